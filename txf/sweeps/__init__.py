@@ -1,0 +1,1 @@
+"""How experiments are made of runs: axes, members, arms, and what they say together."""
