@@ -5,7 +5,7 @@ A sweep file combines axes over config keys with four functions and gets a plain
     product({"model.depth": [1, 2], "seed": range(3)})          every combination: 6 points
     zipped({"model.depth": [1, 2], "model.width": [128, 90]})   side by side: 2 points
     chain(a, b)                                                 the points of a, then those of b
-    tune("optimizer.learning_rate", [1e-3, 4e-3])               an axis every arm chooses its best of
+    tune("optimizer.learning_rate", [1e-3, 4e-3])               of which every arm takes its best
 
 Each takes sweeps wherever it takes a dict, so they nest:
 `product(chain({"model.depth": [1, 2, 4]}, {"model.num_heads": [1, 4]}), {"seed": range(3)})` moves
@@ -244,7 +244,9 @@ def format_value(value: Any) -> str:
         return "x".join(format_value(item) for item in value) or "empty"
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
-    return re.sub(r"[^\w.+-]+", "-", str(value), flags=re.ASCII).strip("-.") or "empty"
+    if isinstance(value, str):
+        return re.sub(r"[^\w.+-]+", "-", value, flags=re.ASCII).strip("-.") or "empty"
+    return str(value)
 
 
 def _as_sweep(part: Sweep | Mapping[str, Any], where: str) -> Sweep:

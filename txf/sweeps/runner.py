@@ -1,0 +1,231 @@
+"""Runs the members of a sweep one after another, each in SWEEP/runs/NAME, and can be cut short."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from txf import files
+from txf.errors import RunError, UserError
+from txf.sweeps.definition import Experiment, record, run_folder, settle
+from txf.sweeps.grid import Member
+from txf.sweeps.progress import Silent, SweepProgress
+
+LOCK = ".lock"
+RESULT = "result.json"
+FINAL = ("done", "diverged")  # a diverged run is a result: it is not run again
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How every member of a sweep stands: from its name to `done`, `diverged`, `failed`, `refused`.
+
+    `failed` members went wrong at run time and are on record as such; `refused` ones asked for what
+    cannot be had (a file that is not there), are not on record, and are tried again next time.
+    `errors` says in a line each what went wrong.
+    """
+
+    statuses: Mapping[str, str]
+    errors: Mapping[str, str]
+
+    def raise_errors(self, sweep_dir: str | os.PathLike[str]) -> None:
+        """Raise what the members' errors amount to, naming them, if there are any.
+
+        Raises:
+            RunError: a member failed.
+            UserError: none failed, but some were refused.
+        """
+        failed = [name for name, status in self.statuses.items() if status == "failed"]
+        if not self.errors:
+            return
+        lines = [f"{name}: {error}" for name, error in self.errors.items()]
+        if not failed:
+            raise UserError("\n".join(lines))
+        advice = "the same command with --retry_failed runs failed members again"
+        runs = files.absolute(sweep_dir) / "runs"
+        total = len(self.statuses)
+        head = (
+            f"{len(failed)} of {total} members failed (details in {runs}/NAME/error.txt; {advice})"
+        )
+        raise RunError("\n".join([head, *lines]))
+
+
+def run_sweep(
+    experiment: Experiment,
+    sweep_dir: str | os.PathLike[str],
+    *,
+    train: Callable[..., Any],
+    retry_failed: bool = False,
+    progress: SweepProgress | None = None,
+) -> Outcome:
+    """Run, or continue, every member of the sweep that has no result yet.
+
+    A member with a result is not run again, a failed one only if `retry_failed`. A member that
+    fails leaves a result that says so and does not stop the others. At any kill or interrupt what
+    is on disk can be continued by the same call, and comes to the same results.
+
+    Args:
+        experiment: what to run.
+        sweep_dir: the sweep's folder, new or from an earlier call.
+        train: `train(config, workdir, progress=...)` trains or continues one run to its end and
+            leaves its result.json; see `txf.training.loop`.
+        retry_failed: run failed members again, from their last checkpoint.
+        progress: told of everything that happens.
+
+    Raises:
+        UserError: the folder holds another sweep or is in use by another process. Nothing was run.
+    """
+    progress = progress or Silent()
+    with locked(sweep_dir):
+        experiment = settle(experiment, sweep_dir)
+        before = {m.name: recorded_status(m, sweep_dir) for m in experiment.members}
+        if retry_failed:
+            before = {name: "" if s == "failed" else s for name, s in before.items()}
+        record(experiment, sweep_dir)
+        statuses, errors = dict(before), {}
+        progress.begin(before)
+        try:
+            for member in experiment.members:
+                if before[member.name] == "failed":
+                    errors[member.name] = _result(run_folder(sweep_dir, member.name))["error"]
+                if before[member.name]:
+                    continue
+                progress.started(member.name)
+                status, note = _run_member(member, sweep_dir, train, progress)
+                statuses[member.name] = status
+                if status not in FINAL:
+                    errors[member.name] = note
+                progress.finished(member.name, status, note)
+        finally:
+            progress.end()
+    return Outcome(statuses, errors)
+
+
+def recorded_status(member: Member, sweep_dir: str | os.PathLike[str]) -> str:
+    """Return `done`, `diverged` or `failed` as the member's result.json has it, or '' without one.
+
+    Raises:
+        UserError: the result is of another config.
+    """
+    folder = run_folder(sweep_dir, member.name)
+    if not (folder / RESULT).exists():
+        return ""
+    result = _result(folder)
+    if result["fingerprint"] != member.fingerprint:
+        raise UserError(
+            f"member {member.name} has a result of another config in {folder}; delete that folder, "
+            "or use another --workdir"
+        )
+    return result["status"]
+
+
+@contextlib.contextmanager
+def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the sweep's folder for this process; the hold ends with the process, however it ends.
+
+    Folders in object stores, and on systems without file locks, are not held.
+
+    Raises:
+        UserError: another process holds the folder, or it cannot be made.
+    """
+    folder = files.absolute(sweep_dir)
+    try:
+        import fcntl
+    except ImportError:
+        fcntl = None
+    if fcntl is None or "://" in os.fspath(folder):
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"--workdir={sweep_dir} cannot be used: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(
+                f"{folder} is being run by {holder}; wait until it ends, or stop it"
+            ) from None
+        except OSError:
+            pass  # some network file systems have no locks
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+def _run_member(
+    member: Member,
+    sweep_dir: str | os.PathLike[str],
+    train: Callable[..., Any],
+    progress: SweepProgress,
+) -> tuple[str, str]:
+    """Run one member to its end; return its status and a few words about it."""
+    folder = run_folder(sweep_dir, member.name)
+    step = 0
+
+    def follow(event: dict[str, Any]) -> None:
+        nonlocal step
+        step = event.get("step") or step
+        progress.event(member.name, event)
+
+    # What is left of an earlier failure would say of a run in progress that it has failed.
+    for name in (RESULT, "error.txt"):
+        (folder / name).unlink(missing_ok=True)
+    try:
+        train(member.config, folder, progress=follow)
+    except UserError as error:
+        return "refused", _line(error)
+    except Exception as error:
+        files.write_text(folder / "error.txt", traceback.format_exc())
+        if not (folder / RESULT).exists():
+            _record_failure(member, folder, step, error)
+        return "failed", _line(error)
+    result = _result(folder)
+    if result["status"] == "failed":
+        return "failed", str(result["error"])
+    return result["status"], _loss(result)
+
+
+def _record_failure(member: Member, folder: epath.Path, step: int, error: Exception) -> None:
+    failure = {
+        "status": "failed",
+        "fingerprint": member.fingerprint,
+        "steps": step,
+        "error": _line(error),
+    }
+    files.write_json(folder / RESULT, failure)
+
+
+def _result(folder: epath.Path) -> dict[str, Any]:
+    path = folder / RESULT
+    result = files.read_json(path)
+    if not isinstance(result, dict) or not {"status", "fingerprint"} <= result.keys():
+        raise UserError(f"{path} is not a run's result; delete {folder} and run it again")
+    return result
+
+
+def _loss(result: Mapping[str, Any]) -> str:
+    """Say a result's loss, as the sweep's table has it: of the test split where there is one."""
+    for split in ("test", "valid"):
+        if split in result and "loss" in result[split]:
+            return f"{split} loss {result[split]['loss']:.4f}"
+    return f"{result['steps']} steps" if "steps" in result else "no loss"
+
+
+def _line(error: Exception) -> str:
+    """Return the error as one line; a stranger's error with its type, which often says more."""
+    text = " ".join(str(error).split())
+    if isinstance(error, (UserError, RunError)):
+        return text
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
