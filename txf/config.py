@@ -158,12 +158,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class Range:
     """The numbers a key may take: low to high, ends included unless `open_*` says otherwise."""
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: float | int = -math.inf
+    high: float | int = math.inf
     open_low: bool = False
     open_high: bool = False
 
-    def holds(self, value: float) -> bool:
+    def holds(self, value: float | int) -> bool:
         """Tell whether `value` is a finite number of the range."""
         if not math.isfinite(value):
             return False
