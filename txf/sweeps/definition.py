@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +17,8 @@ from txf import files
 from txf.config import HARMLESS, diff, flatten, from_json, to_json
 from txf.errors import UserError
 from txf.sweeps.grid import Member, Sweep, apply_overrides, expand, product
+from txf.sweeps.hypotheses import Hypothesis, check_hypotheses
+from txf.sweeps.reading import make_record
 
 RECORD = "sweep.json"
 RUNS = "runs"
@@ -37,7 +39,7 @@ class Experiment:
     keys: tuple[str, ...]
     tuned: tuple[str, ...]
     members: tuple[Member, ...]
-    hypotheses: tuple[Any, ...]
+    hypotheses: tuple[Hypothesis, ...]
 
 
 def load_experiment(
@@ -74,12 +76,16 @@ def load_experiment(
         raise UserError(
             f"{flags}: the sweep itself sets {', '.join(clashes)}; change that axis in {path}"
         )
-    hypotheses = tuple(_call(path, _function(path, module, "get_hypotheses")))
+    hypotheses = _call(path, _function(path, module, "get_hypotheses"))
+    if not isinstance(hypotheses, Iterable) or any(
+        not isinstance(hypothesis, Hypothesis) for hypothesis in hypotheses
+    ):
+        raise UserError(f"{path}: get_hypotheses returns a list from txf.sweeps.hypotheses, or []")
     try:
         members = expand(base, sweep)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return Experiment(
+    experiment = Experiment(
         path=path,
         question=inspect.cleandoc(module.__doc__ or os.path.basename(path)),
         source=source,
@@ -87,8 +93,14 @@ def load_experiment(
         keys=sweep.keys,
         tuned=sweep.tuned,
         members=members,
-        hypotheses=hypotheses,
+        hypotheses=tuple(hypotheses),
     )
+    content = _content(experiment)
+    parts = ("question", "members", "tuned", "base")
+    description = make_record(**{part: content[part] for part in parts})
+    if problems := check_hypotheses(experiment.hypotheses, description):
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    return experiment
 
 
 def run_folder(sweep_dir: str | os.PathLike[str], member: str) -> epath.Path:
@@ -124,26 +136,7 @@ def settle(experiment: Experiment, sweep_dir: str | os.PathLike[str]) -> Experim
 
 def record(experiment: Experiment, sweep_dir: str | os.PathLike[str]) -> None:
     """Write SWEEP/sweep.json, whole or not at all: all that later reading of the sweep needs."""
-    members = [
-        {
-            "name": member.name,
-            "arm": member.arm,
-            "overrides": dict(member.overrides),
-            "fingerprint": member.fingerprint,
-        }
-        for member in experiment.members
-    ]
-    content = {
-        "question": experiment.question,
-        "file": os.path.basename(experiment.path),
-        "source": experiment.source,
-        "keys": list(experiment.keys),
-        "tuned": list(experiment.tuned),
-        "members": members,
-        "hypotheses": [_as_json(hypothesis) for hypothesis in experiment.hypotheses],
-        "base": json.loads(to_json(experiment.base)),
-    }
-    files.write_json(files.absolute(sweep_dir) / RECORD, content)
+    files.write_json(files.absolute(sweep_dir) / RECORD, _content(experiment))
 
 
 def read_record(sweep_dir: str | os.PathLike[str]) -> dict[str, Any]:
@@ -263,7 +256,23 @@ def _refuse_lost_members(
         )
 
 
-def _as_json(hypothesis: Any) -> Any:
-    if dataclasses.is_dataclass(hypothesis) and not isinstance(hypothesis, type):
-        return dataclasses.asdict(hypothesis)
-    return dict(hypothesis)
+def _content(experiment: Experiment) -> dict[str, Any]:
+    members = [
+        {
+            "name": member.name,
+            "arm": member.arm,
+            "overrides": dict(member.overrides),
+            "fingerprint": member.fingerprint,
+        }
+        for member in experiment.members
+    ]
+    return {
+        "question": experiment.question,
+        "file": os.path.basename(experiment.path),
+        "source": experiment.source,
+        "keys": list(experiment.keys),
+        "tuned": list(experiment.tuned),
+        "members": members,
+        "hypotheses": [hypothesis.to_dict() for hypothesis in experiment.hypotheses],
+        "base": json.loads(to_json(experiment.base)),
+    }

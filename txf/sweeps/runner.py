@@ -5,13 +5,13 @@ import dataclasses
 import os
 import socket
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
 from txf import files
-from txf.errors import RunError, UserError
+from txf.errors import RunError, Stopped, UserError
 from txf.sweeps.definition import Experiment, record, run_folder, settle
 from txf.sweeps.grid import Member
 from txf.sweeps.progress import Silent, SweepProgress
@@ -62,23 +62,27 @@ def run_sweep(
     train: Callable[..., Any],
     retry_failed: bool = False,
     progress: SweepProgress | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run, or continue, every member of the sweep that has no result yet.
 
     A member with a result is not run again, a failed one only if `retry_failed`. A member that
     fails leaves a result that says so and does not stop the others. At any kill or interrupt what
-    is on disk can be continued by the same call, and comes to the same results.
+    is on disk can be continued by the same call, and comes to the same results. Members of one arm
+    run one after another, as they share compiled programs.
 
     Args:
         experiment: what to run.
         sweep_dir: the sweep's folder, new or from an earlier call.
-        train: `train(config, workdir, progress=...)` trains or continues one run to its end and
-            leaves its result.json; see `txf.training.loop`.
+        train: `train(config, workdir, progress=..., should_stop=...)` trains or continues one run
+            to its end and leaves its result.json; see `txf.training.loop`.
         retry_failed: run failed members again, from their last checkpoint.
         progress: told of everything that happens.
+        should_stop: asked again and again; once it says so the running member saves itself.
 
     Raises:
         UserError: the folder holds another sweep or is in use by another process. Nothing was run.
+        Stopped: `should_stop` said so; the same call continues.
     """
     progress = progress or Silent()
     with locked(sweep_dir):
@@ -90,13 +94,15 @@ def run_sweep(
         statuses, errors = dict(before), {}
         progress.begin(before)
         try:
-            for member in experiment.members:
+            for member in _by_arm(experiment.members):
                 if before[member.name] == "failed":
                     errors[member.name] = _result(run_folder(sweep_dir, member.name))["error"]
                 if before[member.name]:
                     continue
+                if should_stop():
+                    raise Stopped("stopped between two members; the same command continues")
                 progress.started(member.name)
-                status, note = _run_member(member, sweep_dir, train, progress)
+                status, note = _run_member(member, sweep_dir, train, progress, should_stop)
                 statuses[member.name] = status
                 if status not in FINAL:
                     errors[member.name] = note
@@ -164,17 +170,25 @@ def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
+def _by_arm(members: Sequence[Member]) -> list[Member]:
+    first: dict[str, int] = {}
+    for member in members:
+        first.setdefault(member.arm, len(first))
+    return sorted(members, key=lambda member: first[member.arm])
+
+
 def _run_member(
     member: Member,
     sweep_dir: str | os.PathLike[str],
     train: Callable[..., Any],
     progress: SweepProgress,
+    should_stop: Callable[[], bool],
 ) -> tuple[str, str]:
     """Run one member to its end; return its status and a few words about it."""
     folder = run_folder(sweep_dir, member.name)
     step = 0
 
-    def follow(event: dict[str, Any]) -> None:
+    def follow(event: Mapping[str, Any]) -> None:
         nonlocal step
         step = event.get("step") or step
         progress.event(member.name, event)
@@ -183,7 +197,9 @@ def _run_member(
     for name in (RESULT, "error.txt"):
         (folder / name).unlink(missing_ok=True)
     try:
-        train(member.config, folder, progress=follow)
+        train(member.config, folder, progress=follow, should_stop=should_stop)
+    except Stopped:
+        raise
     except UserError as error:
         return "refused", _line(error)
     except Exception as error:
