@@ -1,0 +1,1 @@
+"""What a model is: pure functions of arrays, and the modules that hold their parameters."""

@@ -1,0 +1,41 @@
+"""The linear map, from the last axes of an array to new ones."""
+
+from collections.abc import Sequence
+
+import jax
+from flax import linen as nn
+from jax import numpy as jnp
+from jaxtyping import Array, Float
+
+
+def linear(
+    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, axes: int
+) -> Float[Array, "..."]:
+    """Contract the last `axes` axes of x with the first of the kernel, and add the bias: x W + b.
+
+    x: [..., in...], kernel: [in..., out...], bias: [out...]; the result is [..., out...], computed
+    in x's type.
+    """
+    contracted = (tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes)))
+    y = jax.lax.dot_general(x, kernel.astype(x.dtype), (contracted, ((), ())))
+    return y if bias is None else y + bias.astype(x.dtype)
+
+
+class Linear(nn.Module):
+    """Holds the `kernel` [in..., out...] and the `bias` [out...] of a linear map."""
+
+    features: Sequence[int]
+    kernel_init: nn.initializers.Initializer
+    use_bias: bool = True
+    axes: int = 1
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Map the last `axes` axes of x to `features`."""
+        features = tuple(self.features)
+        shape = (*x.shape[-self.axes :], *features)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        bias = None
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros, features, jnp.float32)
+        return linear(x, kernel, bias, self.axes)

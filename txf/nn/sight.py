@@ -1,0 +1,25 @@
+"""What each query of a stack may see, and from how far: worked out once, used by every block."""
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Sight(NamedTuple):
+    """What attention needs to know about where tokens stand; None where it does not apply.
+
+    Attributes:
+        mask: the keys each query may see.
+        real: which keys are tokens rather than padding.
+        bias: what alibi adds to the scores.
+        rotation: by what rope turns queries and keys, as cosines and sines.
+        places: where in the cache each token's key and value belong; beyond its end for padding.
+    """
+
+    mask: Bool[Array, "#batch 1 queries keys"] | None = None
+    real: Bool[Array, "batch keys"] | None = None
+    bias: Float[Array, "#batch heads queries keys"] | None = None
+    rotation: (
+        tuple[Float[Array, "#batch tokens 1 half"], Float[Array, "#batch tokens 1 half"]] | None
+    ) = None
+    places: Int[Array, "batch tokens"] | None = None
