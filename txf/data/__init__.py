@@ -1,0 +1,1 @@
+"""What a model reads: corpora, probes, tokenizers and batches."""
