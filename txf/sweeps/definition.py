@@ -47,8 +47,8 @@ def load_experiment(
 ) -> Experiment:
     """Read the sweep file at `path`, with `overrides` set in the base config of every member.
 
-    `get_sweep` may take one argument, the base config with the overrides set; a sweep whose axes
-    are computed from the base (see `txf.sweeps.matching`) then follows the overrides.
+    `get_sweep` and `get_hypotheses` may take one argument, the base config with the overrides set;
+    axes computed from the base (see `txf.sweeps.matching`) then follow the overrides.
 
     Raises:
         UserError: the file cannot be read or run, lacks one of its functions, describes members
@@ -57,13 +57,14 @@ def load_experiment(
     overrides = dict(overrides or {})
     path = os.fspath(path)
     source, module = _load_module(path)
-    base = _call(path, _function(path, module, "get_config"))
+    get_config, get_sweep, get_hypotheses = (
+        _function(path, module, name) for name in ("get_config", "get_sweep", "get_hypotheses")
+    )
+    base = _call(path, get_config)
     if not isinstance(base, ConfigDict):
         raise UserError(f"{path}: get_config returns {type(base).__name__}; return a ConfigDict")
     base = apply_overrides(base, overrides)
-    get_sweep = _function(path, module, "get_sweep")
-    takes_base = len(inspect.signature(get_sweep).parameters) > 0
-    sweep = _call(path, get_sweep, *([base] if takes_base else []))
+    sweep = _call_with_base(path, get_sweep, base)
     if isinstance(sweep, Mapping):
         sweep = product(sweep)
     if not isinstance(sweep, Sweep):
@@ -76,7 +77,7 @@ def load_experiment(
         raise UserError(
             f"{flags}: the sweep itself sets {', '.join(clashes)}; change that axis in {path}"
         )
-    hypotheses = _call(path, _function(path, module, "get_hypotheses"))
+    hypotheses = _call_with_base(path, get_hypotheses, base)
     if not isinstance(hypotheses, Iterable) or any(
         not isinstance(hypothesis, Hypothesis) for hypothesis in hypotheses
     ):
@@ -207,6 +208,11 @@ def _call(path: str, function: Callable[..., Any], *arguments: Any) -> Any:
         place = f"{path}:{lines[-1]}" if lines else path
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
         raise UserError(f"{place}: {kind}{error}") from error
+
+
+def _call_with_base(path: str, function: Callable[..., Any], base: ConfigDict) -> Any:
+    takes_base = len(inspect.signature(function).parameters) > 0
+    return _call(path, function, *([base] if takes_base else []))
 
 
 def _refuse_changed_base(

@@ -74,18 +74,13 @@ def run_cost(config: ConfigDict) -> Cost:
         UserError: the data cannot be read, or the model cannot be built on it.
     """
     size = data_size(config)
-    arguments = (
-        config.model,
-        size.vocab_size,
-        config.data.context_length,
-        config.task,
-        size.num_classes,
-    )
-    parameters = int(parameter_count(*arguments))
-    per_token = float(training_flops_per_token(*arguments))
+    shape = (config.model, size.vocab_size, config.data.context_length)
+    kind = {"task": config.task, "num_classes": size.num_classes}
+    parameters = int(parameter_count(*shape, **kind))
+    per_token = float(training_flops_per_token(*shape, **kind))
     training = config.training
     trained = training.steps * training.batch_size * config.data.context_length
-    evaluations = training.steps // training.eval_every + 1
+    evaluations = training.steps // min(training.eval_every, training.checkpoint_every) + 1
     evaluated = sum(
         tokens * (evaluations if split == "valid" else 1)
         for split, tokens in size.tokens.items()

@@ -121,8 +121,8 @@ def _amount(config: ConfigDict, quantity: str) -> float:
             config.model,
             size.vocab_size,
             config.data.context_length,
-            config.task,
-            size.num_classes,
+            task=config.task,
+            num_classes=size.num_classes,
         )
     )
 

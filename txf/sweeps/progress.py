@@ -3,7 +3,8 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TextIO, runtime_checkable
+from io import TextIOBase
+from typing import Any, Protocol, runtime_checkable
 
 FINISHED = ("done", "diverged", "failed")
 STEP_LINE_SECONDS = 30.0  # a log gets a line about a running member this often at most
@@ -30,7 +31,7 @@ class SweepProgress(Protocol):
         """The sweep ends or is interrupted."""
 
 
-def make_progress(stream: TextIO, weights: Mapping[str, float] | None = None) -> SweepProgress:
+def make_progress(stream: TextIOBase, weights: Mapping[str, float] | None = None) -> SweepProgress:
     """Return a live table if `stream` is a terminal that can show one, else plain lines.
 
     Args:
@@ -57,6 +58,7 @@ class Tally:
         self.notes: dict[str, str] = {}
         self.began = clock()
         self._work_done = 0.0  # since this process began
+        self._said: set[str] = set()
         self.current: str | None = None
         self.current_began = self.began
         self.current_event: dict[str, Any] = {}
@@ -72,8 +74,16 @@ class Tally:
         self.current_began = self._clock()
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Note what the running member says; an evaluation's loss does not hide the step."""
+        """Note what the running member says; a phase without a loss does not hide the last one."""
         self.current_event |= event
+
+    def news(self, event: Mapping[str, Any]) -> str | None:
+        """Return what the event says in words, if it does and no member has said so before."""
+        text = event["text"] if event.get("phase") == "note" else None
+        if text is None or text in self._said:
+            return None
+        self._said.add(text)
+        return text
 
     def finished(self, member: str, status: str, note: str) -> None:
         """Note how a member ended."""
@@ -118,7 +128,7 @@ class Tally:
 class Lines:
     """One line for every member that ends, and now and then one about the member that runs."""
 
-    def __init__(self, stream: TextIO, tally: Tally):
+    def __init__(self, stream: TextIOBase, tally: Tally):
         self._stream, self._tally = stream, tally
         self._last_step_line = 0.0
 
@@ -136,6 +146,10 @@ class Lines:
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
         """Say where the member is, if it has been silent for a while."""
+        if event.get("phase") == "note":
+            if text := self._tally.news(event):
+                self._print(text)
+            return
         self._tally.event(event)
         running = self._tally.seconds_of_current
         if running - self._last_step_line >= STEP_LINE_SECONDS:
@@ -164,7 +178,7 @@ class Lines:
 class LiveTable:
     """The last members that ended, the one that runs, and what is left, redrawn in place."""
 
-    def __init__(self, stream: TextIO, tally: Tally):
+    def __init__(self, stream: TextIOBase, tally: Tally):
         from rich.console import Console
         from rich.live import Live
 
@@ -185,7 +199,11 @@ class LiveTable:
         self._tally.started(member)
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
-        """Show where it is."""
+        """Show where it is; notes go above the table."""
+        if event.get("phase") == "note":
+            if text := self._tally.news(event):
+                self._live.console.print(text, markup=False)
+            return
         self._tally.event(event)
 
     def finished(self, member: str, status: str, note: str) -> None:

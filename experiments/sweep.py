@@ -1,0 +1,88 @@
+"""Run a sweep, or continue it, and write its table and report.
+
+python -m experiments.sweep --sweep=configs/sweeps/ln_placement.py --workdir=SWEEP
+    [--dry_run] [--retry_failed] [--config.training.steps=200 ...]
+"""
+
+import re
+import sys
+
+from absl import flags
+
+from experiments import common
+from txf.config import default_config, flatten
+from txf.errors import UserError
+
+_SWEEP = flags.DEFINE_string(
+    "sweep", None, "File with get_config(), get_sweep(), get_hypotheses()."
+)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep, new or to be continued.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would run and what it would cost.")
+_RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run members again that have failed.")
+flags.mark_flag_as_required("sweep")
+
+
+def main(overrides: list[str]) -> None:
+    """Run the sweep that the flags describe, or say what it would cost."""
+    if _WORKDIR.value is None and not _DRY_RUN.value:
+        raise UserError("--workdir=FOLDER is missing; the sweep's runs and results go there")
+
+    from txf.sweeps import estimate
+    from txf.sweeps.definition import load_experiment, settle
+    from txf.sweeps.runner import recorded_status, run_sweep
+
+    experiment = load_experiment(_SWEEP.value, override_values(overrides))
+    statuses = dict.fromkeys((member.name for member in experiment.members), "")
+    if _WORKDIR.value is not None:
+        experiment = settle(experiment, _WORKDIR.value)
+        statuses = {m.name: recorded_status(m, _WORKDIR.value) for m in experiment.members}
+    costs = estimate.sweep_costs(experiment.members)
+    rate = estimate.matmul_rate()
+    if _DRY_RUN.value:
+        print(estimate.describe(experiment, costs, rate, statuses))
+        return
+
+    from txf.sweeps.progress import make_progress
+    from txf.training.loop import train
+
+    seconds = {
+        member.name: estimate.run_seconds(member.config, costs[member.name], rate)
+        for member in experiment.members
+    }
+    print(f"{experiment.question.splitlines()[0]}\n{estimate.varied(experiment)}", flush=True)
+    outcome = run_sweep(
+        experiment,
+        _WORKDIR.value,
+        train=train,
+        retry_failed=_RETRY_FAILED.value,
+        progress=make_progress(sys.stdout, seconds),
+        should_stop=common.should_stop,
+    )
+    report(_WORKDIR.value)
+    outcome.raise_errors(_WORKDIR.value)
+
+
+def report(sweep_dir: str) -> None:
+    """Write results.csv and the report, and print the arms, the verdicts and the report's path."""
+    from txf.report import build_report
+    from txf.sweeps.hypotheses import evaluate_sweep
+    from txf.sweeps.reading import read_sweep
+    from txf.sweeps.table import arms_table, format_terminal, write_results
+
+    frame = write_results(sweep_dir)
+    sweep = read_sweep(sweep_dir)
+    print(f"\n{format_terminal(arms_table(frame, sweep.tuned), sweep.tuned)}\n")
+    for verdict in evaluate_sweep(sweep):
+        print(f"{verdict.verdict:>10}: {verdict.name} ({verdict.claim})")
+    print(f"\nreport: {build_report(sweep_dir)}", flush=True)
+
+
+def override_values(overrides: list[str]) -> dict[str, object]:
+    """Return what `--config.key=value` words ask for, by key, each value of its key's type."""
+    config = flatten(common.override(default_config(), overrides))
+    keys = [re.sub(r"^--(no)?config\.", "", word.partition("=")[0]) for word in overrides]
+    return {key: config[key] for key in keys}
+
+
+if __name__ == "__main__":
+    common.run(main)
