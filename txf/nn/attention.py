@@ -1,8 +1,8 @@
 """Attention: what each token gathers from the tokens it may see.
 
-The mathematics is five pure functions, in the order in which they apply: `attention_scores` compares
-queries with keys, `build_mask` says which keys are allowed, `attention_weights` turns scores into
-shares, `mix` adds up values by share.  `Attention` holds the projections around them.
+The mathematics is four pure functions, in the order in which they apply: `attention_scores`
+compares queries with keys, `build_mask` says which keys are allowed, `attention_weights` turns
+scores into shares, `mix` adds up values by share.  `Attention` holds the projections around them.
 """
 
 import math

@@ -137,7 +137,8 @@ def _head_rules(config: ConfigDict, task: str) -> Iterator[str]:
     learned = PROJECTIONS[config.attention]
     implied = config.key_dim is None or config.value_dim is None
     if width % heads and (implied or "value" not in learned):
-        yield f"model.num_heads={heads} does not divide model.width={width}; {_divisors(width, heads)}"
+        advice = _divisors(width, heads)
+        yield f"model.num_heads={heads} does not divide model.width={width}; {advice}"
         return
     for key, projection in (("key_dim", "key"), ("value_dim", "value")):
         if config[key] not in (None, width // heads) and projection not in learned:

@@ -17,7 +17,7 @@ class Noise(NamedTuple):
     key: PRNGKeyArray
 
     def at(self, place: int | Array) -> "Noise":
-        """Return independent noise for one numbered place (a block, a sublayer, a position in it)."""
+        """Return independent noise for one numbered place (a block, a sublayer)."""
         return Noise(self.rate, jax.random.fold_in(self.key, place))
 
 

@@ -1,15 +1,15 @@
 """What parameters are before training, all of it in this file.
 
-| leaf                                    | at the start                                            |
-|-----------------------------------------|---------------------------------------------------------|
-| `embedding`, `table`, the head's kernel | N(0, 0.02²)                                             |
-| every other `kernel`                    | N(0, 1 / fan_in): keeps the variance of what it maps    |
-| `scale` (norms)                         | 1                                                       |
-| `bias`                                  | 0                                                       |
-| `gate` (rezero)                         | 0                                                       |
+| leaf                                    | at the start                                         |
+|-----------------------------------------|------------------------------------------------------|
+| `embedding`, `table`, the head's kernel | N(0, 0.02²)                                          |
+| every other `kernel`                    | N(0, 1 / fan_in): keeps the variance of what it maps |
+| `scale` (norms)                         | 1                                                    |
+| `bias`                                  | 0                                                    |
+| `*_gate` (rezero)                       | 0                                                    |
 
-`depth_scaled_init` multiplies the kernels that write to the residual stream (attention's `output`,
-the feed-forward's `down`) by 1 / √(2 · depth) (Radford et al. 2019).  `norm_placement=deepnorm`
+`depth_scaled_init` multiplies the kernels that write to the residual stream (attention's
+`output`, the feed-forward's `down`) by 1 / √(2 · depth) (Radford et al. 2019).  `norm_placement=deepnorm`
 multiplies `value`, `output`, `up`, `gate` and `down` by β of `deepnorm_constants` (Wang et al.
 2022).  `init_scale` multiplies every random leaf; since all of them are normal about zero, a model
 made with init_scale s equals one made with 1 and passed through `scale_parameters(params, s)`.

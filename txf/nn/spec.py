@@ -1,4 +1,4 @@
-"""The shape of a transformer, as one frozen value: what a config says, with its blanks filled in."""
+"""The shape of a transformer as a frozen value: a config with its blanks filled in."""
 
 import dataclasses
 
