@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class RunError(RuntimeError):
     """Something failed at run time, and everything already made is kept. Commands exit with 1."""
+
+
+class Stopped(RuntimeError):
+    """The run was asked to stop; it has saved itself, and the same command continues it."""

@@ -1,0 +1,1 @@
+"""One file a model or task; an experiment each in `sweeps`."""

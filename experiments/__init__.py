@@ -1,0 +1,1 @@
+"""The command lines of txf, each a short main around the library."""

@@ -1,0 +1,1 @@
+"""How a model learns: the step, the loop, checkpoints and evaluation."""

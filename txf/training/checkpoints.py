@@ -1,0 +1,157 @@
+"""Orbax checkpoints of a run: the last ones and the best, whole or not there at all."""
+
+import contextlib
+import logging
+import os
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint import checkpoint_managers
+
+from txf.errors import RunError, UserError
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints below one folder, each at `<folder>/<step>`.
+
+    Always there: the newest `keep` and the one with the lowest validation loss. Leftovers of a save
+    that was killed are removed when the folder is opened for writing.
+    """
+
+    def __init__(self, folder: epath.Path, *, keep: int = 1, read_only: bool = False):
+        self.folder = folder
+        policies = checkpoint_managers
+        options = ocp.CheckpointManagerOptions(
+            best_fn=_loss_of,
+            best_mode="min",
+            preservation_policy=policies.AnyPreservationPolicy(
+                [policies.LatestN(keep), policies.BestN(get_metric_fn=_loss_of, reverse=True, n=1)]
+            ),
+            cleanup_tmp_directories=not read_only,
+            read_only=read_only,
+            create=not read_only,
+        )
+        try:
+            with _quiet():
+                self._manager = ocp.CheckpointManager(folder, options=options)
+        except OSError as error:
+            raise RunError(f"cannot open checkpoints at {folder}: {error}") from error
+
+    def steps(self) -> list[int]:
+        """Return the steps that have a checkpoint, in order."""
+        return sorted(self._manager.all_steps())
+
+    def best_step(self) -> int | None:
+        """Return the step whose checkpoint has the lowest validation loss."""
+        return self._manager.best_step()
+
+    def loss_at(self, step: int) -> float:
+        """Return the validation loss that was recorded with a checkpoint."""
+        return self._manager.metrics(step)["loss"]
+
+    def save(self, step: int, state: Any, loss: float) -> None:
+        """Begin to save `state`; training goes on meanwhile. A failure shows in `wait`.
+
+        Raises:
+            RunError: this save cannot begin, or the one before failed.
+        """
+        self.wait()
+        # The train step donates its buffers: what is written must be a copy of its own.
+        copy = jax.tree.map(jnp.copy, state)
+        with self._failing("save"):
+            self._manager.save(
+                step, args=ocp.args.Composite(state=ocp.args.StandardSave(copy)), metrics={"loss": loss}
+            )
+
+    def wait(self) -> None:
+        """Wait until the save under way is on disk.
+
+        Raises:
+            RunError: it failed (a full disk, a folder that cannot be written to).
+        """
+        with self._failing("save"):
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+
+    def restore(self, like: Any, step: int | None = None) -> tuple[int, Any]:
+        """Return (step, state) of `step`, or of the newest checkpoint that can be read.
+
+        `like` has the state's shapes, dtypes and shardings. A damaged newest checkpoint is passed
+        over with a warning that names it and the one used instead.
+
+        Raises:
+            UserError: there is no checkpoint, or none at `step`.
+            RunError: no checkpoint can be read.
+        """
+        steps = self.steps()
+        if not steps:
+            raise UserError(f"there is no checkpoint at {self.folder}")
+        if step is not None and step not in steps:
+            have = ", ".join(map(str, steps))
+            raise UserError(f"there is no checkpoint of step {step} at {self.folder}; it has {have}")
+        damaged: list[int] = []
+        for candidate in [step] if step is not None else reversed(steps):
+            try:
+                state = self._read(candidate, like)
+            except Exception as error:  # Orbax and TensorStore raise bare Exceptions on bad files
+                damaged.append(candidate)
+                _log.debug("checkpoint %s: %s", candidate, error)
+                continue
+            if damaged:
+                names = ", ".join(str(self.folder / str(bad)) for bad in damaged)
+                used = self.folder / str(candidate)
+                _log.warning("the checkpoint %s is damaged; %s is used instead", names, used)
+            return candidate, state
+        names = ", ".join(str(self.folder / str(bad)) for bad in damaged)
+        raise RunError(f"the checkpoint {names} is damaged, and there is no other; remove the run")
+
+    def discard_after(self, step: int) -> None:
+        """Delete checkpoints newer than `step`: damaged ones that a resume has passed over."""
+        for newer in [s for s in self.steps() if s > step]:
+            with self._failing("delete"):
+                self._manager.delete(newer)
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the folder."""
+        self.wait()
+        self._manager.close()
+
+    def _read(self, step: int, like: Any) -> Any:
+        args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+        with _quiet():
+            return self._manager.restore(step, args=args)["state"]
+
+    @contextlib.contextmanager
+    def _failing(self, verb: str):
+        try:
+            yield
+        except Exception as error:
+            reason = str(error).split("\n")[0]
+            raise RunError(f"cannot {verb} a checkpoint at {self.folder}: {reason}") from error
+
+
+def _loss_of(metrics: Any) -> float:
+    return metrics["loss"]
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep what libraries print about files they cannot read off the terminal: we say it in one line."""
+    loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
+    levels = [logger.level for logger in loggers]
+    hook = sys.unraisablehook
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        sys.unraisablehook = hook

@@ -1,0 +1,90 @@
+"""Evaluation: every token of a split once, whatever the batch size."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from txf.data.dataset import Split
+from txf.training.losses import cross_entropy
+from txf.training.optimizers import Params
+from txf.training.step import Batch, apply_model
+
+
+def eval_step(model: nn.Module, params: Params, batch: Batch) -> dict[str, jax.Array]:
+    """Return for each target its nats, and what the model would have chosen."""
+    logits = apply_model(model, params, batch)
+    return {
+        "nats": cross_entropy(logits, batch["targets"]),
+        "choice": logits.argmax(axis=-1).astype(jnp.int32),
+    }
+
+
+def evaluate(
+    compiled_step: Callable[[Params, Batch], Mapping[str, jax.Array]],
+    params: Params,
+    split: Split,
+    *,
+    batch_size: int,
+) -> dict[str, float]:
+    """Return the metrics of `params` on the whole of `split`.
+
+    Every row passes once; the last batch is filled up with copies of a row that are not counted.
+    Sums are taken on the host in float64 and in row order, so that nothing depends on how rows fall
+    into batches but the rounding inside a matrix product.
+    """
+    totals: dict[str, float] = {"nats": 0.0, "weight": 0.0, "correct": 0.0}
+    by_kind = np.zeros((len(split.kinds), 2))
+    pending: list[tuple[Batch, int, Mapping[str, jax.Array]]] = []
+
+    def collect(batch: Batch, count: int, result: Mapping[str, jax.Array]) -> None:
+        nats = np.asarray(result["nats"], np.float64)[:count]
+        weights = np.asarray(batch["weights"], np.float64)[:count]
+        hits = np.asarray(result["choice"])[:count] == np.asarray(batch["targets"])[:count]
+        nats = np.where(weights > 0, nats, 0.0)
+        totals["nats"] += float((nats * weights).sum())
+        totals["weight"] += float(weights.sum())
+        totals["correct"] += float((hits * weights).sum())
+        if split.kinds:
+            kinds = np.asarray(batch["kinds"])[:count].ravel()
+            for column, values in enumerate((nats * weights, weights)):
+                by_kind[:, column] += np.bincount(
+                    kinds, weights=values.ravel(), minlength=len(split.kinds)
+                )[: len(split.kinds)]
+
+    for start in range(0, split.num_rows, batch_size):
+        rows = np.arange(start, start + batch_size)
+        count = min(batch_size, split.num_rows - start)
+        rows = np.minimum(rows, split.num_rows - 1).astype(np.int32)
+        batch = split.take(split.arrays, rows, rows.astype(np.uint32))
+        pending.append((batch, count, compiled_step(params, batch)))
+        if len(pending) > 2:  # the device computes these while the host adds up the older ones
+            collect(*pending.pop(0))
+    for item in pending:
+        collect(*item)
+    return _metrics(split, totals, by_kind)
+
+
+def _metrics(split: Split, totals: Mapping[str, float], by_kind: np.ndarray) -> dict[str, float]:
+    """Turn sums into the metrics of a line.
+
+    loss: nats per target. perplexity = exp(loss). bits_per_byte = nats / ln 2 / bytes of text.
+    floor and excess: the corpus' exact surprise per target, and how far the loss lies above it.
+    """
+    loss = totals["nats"] / totals["weight"]
+    metrics = {"loss": loss, "accuracy": totals["correct"] / totals["weight"]}
+    if split.text_bytes:
+        metrics["perplexity"] = math.exp(min(loss, 700.0))
+        metrics["bits_per_byte"] = totals["nats"] / math.log(2) / split.text_bytes
+    if split.floor_nats is not None:
+        metrics["floor"] = split.floor_nats / totals["weight"]
+        metrics["excess"] = loss - metrics["floor"]
+        metrics["floor_bits_per_byte"] = split.floor_nats / math.log(2) / split.text_bytes
+    for kind, (nats, weight) in zip(split.kinds, by_kind, strict=True):
+        if weight:
+            metrics[f"loss_{kind}"] = nats / weight
+    return metrics
+

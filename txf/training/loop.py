@@ -1,0 +1,276 @@
+"""The training loop: the one place that has effects. Everything it calls is a value or a function."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from txf.config import fingerprint
+from txf.data.batches import epoch_rows
+from txf.errors import Stopped
+from txf.training import run as runs
+from txf.training.checkpoints import Checkpoints
+from txf.training.evaluation import evaluate
+from txf.training.logging import MetricsLog
+from txf.training.program import Program, prepare
+from txf.training.state import Tally, TrainState
+
+Progress = Callable[[Mapping[str, Any]], None]
+SECONDS_A_DISPATCH = 0.5  # how long the host lets the device run before it looks up
+
+
+def train(
+    config: ConfigDict,
+    workdir: Any,
+    *,
+    progress: Progress = lambda event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Train the run of `config` in `workdir` to its end, from wherever it is, and return its result.
+
+    A run that is finished is left as it is. `progress` is told now and then what happens;
+    `should_stop` is asked between dispatches.
+
+    Raises:
+        UserError: the config, the data or the folder cannot be used.
+        RunError: a file could not be written.
+        Stopped: `should_stop` said so; the run has saved itself.
+    """
+    folder = runs.begin(config, workdir)
+    if runs.is_finished(result := folder.result(), config):
+        return result
+    progress({"phase": "data"})
+    program = prepare(config, folder.tokenizer())
+    folder.save_reading(program.dataset)
+    for note in program.dataset.notes:
+        progress({"phase": "note", "text": note})
+    session = _Session(config, folder, program, progress)
+    try:
+        session.restore()
+        while session.step < config.training.steps and session.diverged_at is None:
+            session.dispatch()
+            session.record()
+            if should_stop() and session.step < config.training.steps:
+                session.evaluate()
+                session.save()
+                raise Stopped(f"stopped at step {session.step}; the same command continues")
+        return session.finish()
+    finally:
+        session.checkpoints.close()
+
+
+@dataclasses.dataclass
+class _Session:
+    """One go at a run: the state on its way from a checkpoint to the last step."""
+
+    config: ConfigDict
+    folder: runs.RunFolder
+    program: Program
+    progress: Progress
+
+    def __post_init__(self):
+        self.log = MetricsLog(self.folder.metrics)
+        self.checkpoints = Checkpoints(self.folder.checkpoints, keep=self.config.checkpoint.keep)
+        self.state: TrainState | None = None
+        self.step = 0
+        self.diverged_at: int | None = None
+        self.saved_at: int | None = None
+        self.metrics: Mapping[str, jax.Array] = {}
+        self.clock = _Clock()
+
+    def restore(self) -> None:
+        """Take up the newest checkpoint, or begin: evaluate and save the state of step 0."""
+        if self.checkpoints.steps():
+            self.step, self.state = self.checkpoints.restore(self.program.compiled.state_like)
+            self.checkpoints.discard_after(self.step)
+            self.log.keep_until(self.step)
+            self.saved_at = self.step
+        else:
+            self.log.keep_until(-1)
+            self.progress({"phase": "compile"})
+            self.state = self.program.init_state()
+            self.evaluate()
+            self.save()
+        self.clock.start()
+
+    def dispatch(self) -> None:
+        """Take as many steps as lie before the next event, in one compiled call."""
+        training = self.config.training
+        events = (training.log_every, training.eval_every, training.checkpoint_every)
+        to_event = min(every - self.step % every for every in events)
+        count = min(to_event, training.steps - self.step, self._patience())
+        draws = self._draws(self.step, count)
+        self.state, self.metrics = self.program.compiled.train_steps(
+            self.state, self.program.data, draws, jnp.int32(count), self.program.hyper
+        )
+        self.step += count
+        self.clock.count(self.metrics, count)
+
+    def record(self) -> None:
+        """Log, evaluate and save where this step is one for it."""
+        training, step = self.config.training, self.step
+        ends = step == training.steps
+        logs, evaluates, saves = (
+            ends or step % every == 0
+            for every in (training.log_every, training.eval_every, training.checkpoint_every)
+        )
+        if logs or evaluates or saves:
+            bad_step = int(self.state.tally.bad_step)
+            self.diverged_at = bad_step if bad_step >= 0 else None
+        if self.diverged_at is not None:
+            return
+        if logs:
+            self._log_train_line()
+        if evaluates or saves:
+            with self.clock.paused():
+                self.evaluate()
+                if saves or self.log.best() is self.log.find(step, "valid"):
+                    self.save()
+
+    def evaluate(self) -> None:
+        """Write the line of the validation split, unless it is there."""
+        if self.log.find(self.step, "valid") is None:
+            self.progress({"phase": "evaluate", "step": self.step})
+            metrics = self._evaluate("valid")
+            self.log.write(self.step, "valid", metrics)
+            if not np.isfinite(metrics["loss"]):
+                self.diverged_at = self.step
+
+    def save(self) -> None:
+        """Save this step, once, if its loss is one worth keeping."""
+        line = self.log.find(self.step, "valid")
+        if self.saved_at == self.step or line["loss"] is None:
+            return
+        self.log.flush()
+        self.checkpoints.save(self.step, self.state, line["loss"])
+        self.saved_at = self.step
+
+    def finish(self) -> dict[str, Any]:
+        """Evaluate what training ends with and write result.json, when the last save is on disk."""
+        self.checkpoints.wait()
+        diverged = self.diverged_at is not None
+        if diverged:
+            self.step, self.state = self.checkpoints.restore(self.program.compiled.state_like)
+        self.evaluate()
+        metrics = {"valid": _without_place(self.log.find(self.step, "valid"))}
+        if "test" in self.program.dataset.splits:
+            if self.log.find(self.step, "test") is None:
+                self.log.write(self.step, "test", self._evaluate("test"))
+            metrics["test"] = _without_place(self.log.find(self.step, "test"))
+        self.log.flush()
+        best = self.log.best()
+        result = {
+            "status": "diverged" if diverged else "done",
+            "fingerprint": fingerprint(self.config),
+            "steps": self.step,
+            "diverged_at_step": self.diverged_at,
+            "error": f"the loss was not finite at step {self.diverged_at}" if diverged else None,
+            "parameters": self.program.parameters,
+            "flops_per_token": self.program.flops_per_token,
+            "seconds": self.clock.total(),
+            "best": None if best is None else {"step": best["step"], "loss": best["loss"]},
+            **metrics,
+        }
+        self.folder.write_result(result)
+        return result
+
+    def _evaluate(self, split: str) -> dict[str, float]:
+        return evaluate(
+            self.program.compiled.eval_step,
+            self.state.params,
+            self.program.dataset.splits[split],
+            batch_size=self.config.training.eval_batch_size,
+        )
+
+    def _log_train_line(self) -> None:
+        tally, metrics = jax.device_get((self.state.tally, self.metrics))
+        rate = self.clock.lap()
+        tokens = self.config.training.batch_size * self.config.data.context_length
+        line = {
+            "loss": tally.nats / np.maximum(tally.weight, 1),
+            **metrics,
+            "tokens_per_second": rate * tokens,
+            "seconds": self.clock.total(),
+        }
+        self.log.write(self.step, "train", line)
+        self.state = self.state.replace(tally=Tally.empty())
+        event = {"phase": "train", "step": self.step, "steps": self.config.training.steps}
+        self.progress({**event, "loss": float(line["loss"]), "steps_per_second": rate})
+
+    def _patience(self) -> int:
+        """Return how many steps one dispatch may take."""
+        wanted = self.config.training.steps_per_dispatch
+        if wanted:
+            return wanted
+        return int(np.clip(SECONDS_A_DISPATCH * self.clock.rate(), 1, self.program.most_steps))
+
+    def _draws(self, step: int, count: int) -> Any:
+        """Return the rows of the next `count` batches, filled up to what the program was made for."""
+        train = self.program.dataset.splits["train"]
+        size, seed = self.config.training.batch_size, self.config.data.seed
+        pairs = [epoch_rows(train.num_rows, seed, step + i, size) for i in range(count)]
+        return self.program.draws(pairs)
+
+
+class _Clock:
+    """Seconds of training, pauses for evaluation and saving left out, and the speed in between."""
+
+    def __init__(self):
+        self._begun = time.perf_counter()
+        self._lap_begun = self._begun
+        self._lap_steps = 0
+        self._rate = 0.0
+        self._pending = None
+
+    def start(self) -> None:
+        self._lap_begun = time.perf_counter()
+
+    def count(self, metrics: Any, steps: int) -> None:
+        """Note `steps` more, and wait for those before them: at most two dispatches are under way."""
+        if self._pending is not None:
+            jax.block_until_ready(self._pending)
+            self._rate = self._lap_steps / max(time.perf_counter() - self._lap_begun, 1e-9)
+        self._pending = metrics
+        self._lap_steps += steps
+
+    def rate(self) -> float:
+        """Return steps a second, as far as is known (0: not yet)."""
+        return self._rate
+
+    def lap(self) -> float:
+        """Return steps a second since the last lap, and begin another."""
+        now = time.perf_counter()
+        rate = self._lap_steps / max(now - self._lap_begun, 1e-9)
+        self._lap_begun, self._lap_steps, self._rate, self._pending = now, 0, rate, None
+        return rate
+
+    def paused(self):
+        """Leave what happens inside out of the lap."""
+        return _Pause(self)
+
+    def skip(self, seconds: float) -> None:
+        self._lap_begun += seconds
+
+    def total(self) -> float:
+        """Return the seconds since the beginning, pauses included."""
+        return time.perf_counter() - self._begun
+
+
+class _Pause:
+    def __init__(self, clock: _Clock):
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __exit__(self, *_: Any) -> None:
+        self._clock.skip(time.perf_counter() - self._since)
+
+
+def _without_place(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key not in ("step", "split")}

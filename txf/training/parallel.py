@@ -1,0 +1,112 @@
+"""Devices: a mesh of data x fsdp x tensor, and one table that says how parameters lie on it.
+
+`jit` lets the compiler place the work: batches are split over data and fsdp, parameters over fsdp
+and tensor. `pmap` is plain data parallelism: every device holds all parameters and its share of
+the batch, and gradients are summed over devices by name. Both run the same pure train step.
+"""
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
+
+from txf.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+BATCH = PartitionSpec(("data", "fsdp"))
+
+# The first pattern found in a leaf's path decides how its dimensions are split. Optimizer state
+# ends in the same paths as the parameters it belongs to. A dimension that its devices do not
+# divide stays whole.
+RULES: tuple[tuple[str, tuple[str | None, ...]], ...] = (
+    (r"embed/embedding$", ("tensor", "fsdp")),
+    (r"(query|key|value)/kernel$", ("fsdp", "tensor", None)),
+    (r"(query|key|value)/bias$", ("tensor", None)),
+    (r"output/kernel$", ("tensor", None, "fsdp")),
+    (r"(up|gate)/kernel$", ("fsdp", "tensor")),
+    (r"(up|gate)/bias$", ("tensor",)),
+    (r"down/kernel$", ("tensor", "fsdp")),
+    (r"head/kernel$", ("fsdp", "tensor")),
+    (r"kernel$", ("fsdp",)),
+)
+
+
+def mesh_shape(parallel: ConfigDict, num_devices: int) -> tuple[int, int, int]:
+    """Return the sizes of the mesh's axes; parallel.data=-1 takes all devices that are left.
+
+    Raises:
+        UserError: the sizes ask for more devices than there are, or leave some over.
+    """
+    data, fsdp, tensor = parallel.data, parallel.fsdp, parallel.tensor
+    if data == -1:
+        data = max(num_devices // (fsdp * tensor), 1)
+    if data == 0:
+        raise UserError("parallel.data=0 is not allowed; give -1 (all that are left) or 1 or more")
+    if data * fsdp * tensor > num_devices or num_devices % (data * fsdp * tensor):
+        raise UserError(
+            f"parallel.data={data} x parallel.fsdp={fsdp} x parallel.tensor={tensor} are "
+            f"{data * fsdp * tensor} devices; there are {num_devices}"
+        )
+    if parallel.mode == "pmap" and fsdp * tensor > 1:
+        raise UserError(
+            f"parallel.mode=pmap is data parallel only; parallel.fsdp={fsdp} and "
+            f"parallel.tensor={tensor} need parallel.mode=jit"
+        )
+    return data, fsdp, tensor
+
+
+def make_mesh(shape: tuple[int, int, int]) -> Mesh:
+    """Return the mesh of that shape over the first devices there are."""
+    count = int(np.prod(shape))
+    return Mesh(np.asarray(jax.devices()[:count]).reshape(shape), AXES)
+
+
+def check_batch(config: ConfigDict, mesh: Mesh) -> None:
+    """Refuse a batch that the devices do not divide.
+
+    Raises:
+        UserError: with the numbers.
+    """
+    training, parts = config.training, mesh.shape["data"] * mesh.shape["fsdp"]
+    rows = training.batch_size // training.accumulate
+    if rows % parts:
+        micro = f" / training.accumulate={training.accumulate}" if training.accumulate > 1 else ""
+        raise UserError(
+            f"training.batch_size={training.batch_size}{micro} is {rows} rows, which "
+            f"{parts} devices do not divide; try {-(-rows // parts) * parts * training.accumulate}"
+        )
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Return the sharding of what every device holds whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def draws_sharding(mesh: Mesh) -> NamedSharding:
+    """Return the sharding of draws [K, batch]: the batch is split over data and fsdp."""
+    return NamedSharding(mesh, PartitionSpec(None, *BATCH))
+
+
+def split_batch(mesh: Mesh, batch: Any) -> Any:
+    """Hold the compiler to batches [batch, ...] that are split over data and fsdp."""
+    return jax.lax.with_sharding_constraint(batch, NamedSharding(mesh, BATCH))
+
+
+def state_shardings(mesh: Mesh, shapes: Any) -> Any:
+    """Return the sharding of each leaf of a train state, by `RULES`."""
+
+    def sharding(path, leaf):
+        name = "/".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path)
+        for pattern, axes in RULES:
+            if re.search(pattern, name):
+                spec = [
+                    axis if axis and size % mesh.shape[axis] == 0 else None
+                    for axis, size in zip(axes, leaf.shape, strict=False)
+                ]
+                return NamedSharding(mesh, PartitionSpec(*spec))
+        return replicated(mesh)
+
+    return jax.tree_util.tree_map_with_path(sharding, shapes)

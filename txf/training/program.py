@@ -1,0 +1,217 @@
+"""What a config compiles to, and the data it runs on: made once, shared by all runs alike."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import Mesh, Sharding
+from ml_collections import ConfigDict
+
+from txf.config import default_config, flatten, from_json, set_key
+from txf.data.batches import Batch
+from txf.data.dataset import Dataset, load_dataset
+from txf.data import tokenizers
+from txf.nn.build import build_model
+from txf.nn.cost import parameter_count, training_flops_per_token
+from txf.training import parallel
+from txf.training.evaluation import eval_step
+from txf.training.optimizers import Hyper, hyper_from_config
+from txf.training.state import TrainState
+from txf.training.step import StepSpec, init_state, train_steps
+
+MOST_STEPS = 64  # a dispatch, where the config leaves it open; room for more draws costs little
+
+# What a compiled program takes as an argument instead of having it built in.
+TRACED = (
+    "seed",
+    "data.seed",
+    "model.init_scale",
+    "model.dropout",
+    "optimizer.learning_rate",
+    "optimizer.warmup_steps",
+    "optimizer.final_fraction",
+    "optimizer.weight_decay",
+    "optimizer.b1",
+    "optimizer.b2",
+    "optimizer.eps",
+    "optimizer.clip_norm",
+)
+
+
+class Compiled(NamedTuple):
+    """The model and its compiled functions; runs that differ in `TRACED` keys alone share them."""
+
+    model: nn.Module
+    state_like: TrainState
+    initialize: Callable[..., TrainState]
+    train_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]] | None
+    eval_step: Callable[..., dict[str, jax.Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Compiled functions, the data on the device, and the numbers of one run."""
+
+    compiled: Compiled
+    dataset: Dataset
+    data: dict[str, jax.Array]
+    hyper: Hyper
+    seed: int
+    most_steps: int
+    parameters: int
+    flops_per_token: float
+
+    def init_state(self) -> TrainState:
+        """Return the state of step 0."""
+        return self.compiled.initialize(self.hyper, np.uint32(self.seed))
+
+    def draws(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return the draws of some batches, with room for as many as a dispatch takes."""
+        room = self.most_steps - len(pairs)
+        rows, draws = (
+            np.pad(np.stack(column), ((0, room), (0, 0))) for column in zip(*pairs, strict=True)
+        )
+        return {"rows": rows, "draws": draws}
+
+
+def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Program:
+    """Return the program of a config: data loaded, functions made (compiled at their first call).
+
+    `tokenizer` is the one a run was begun with; without it one is made from the training split.
+    """
+    mode, mesh = _devices(config)
+    parallel.check_batch(config, mesh)
+    dataset, data = _load(
+        _json_of(config, "task", "data", "model.structure"), tokenizer and tokenizer.to_json(), mesh
+    )
+    take = dataset.splits["train"].take
+    compiled = _compile(
+        *_identity(config, dataset.vocab_size, dataset.num_classes),
+        (take.func, tuple(sorted(take.keywords.items()))),
+        mode,
+        mesh,
+    )
+    shape = (config.model, dataset.vocab_size, config.data.context_length)
+    kind = {"task": config.task, "num_classes": dataset.num_classes}
+    return Program(
+        compiled=compiled,
+        dataset=dataset,
+        data=data,
+        hyper=hyper_from_config(config),
+        seed=config.seed,
+        most_steps=config.training.steps_per_dispatch or MOST_STEPS,
+        parameters=parameter_count(*shape, **kind),
+        flops_per_token=training_flops_per_token(*shape, **kind),
+    )
+
+
+def model_of(
+    config: ConfigDict, vocab_size: int, num_classes: int | None
+) -> tuple[nn.Module, TrainState]:
+    """Return a config's model, and the shapes of its state, without touching its data."""
+    compiled = _compile(*_identity(config, vocab_size, num_classes), None, *_devices(config))
+    return compiled.model, compiled.state_like
+
+
+def _identity(config: ConfigDict, vocab_size: int, num_classes: int | None) -> tuple[Any, ...]:
+    model = _json_of(config, "task", "data.context_length", "model", without=TRACED)
+    return model, vocab_size, num_classes, StepSpec.from_config(config)
+
+
+def _devices(config: ConfigDict) -> tuple[str, Mesh]:
+    shape = parallel.mesh_shape(config.parallel, jax.device_count())
+    return config.parallel.mode, parallel.make_mesh(shape)
+
+
+@lru_cache(maxsize=2)
+def _load(data_json: str, tokenizer_json: str | None, mesh: Mesh) -> tuple[Dataset, Any]:
+    tokenizer = tokenizer_json and tokenizers.from_json(tokenizer_json, "the run's tokenizer.json")
+    dataset = load_dataset(from_json(data_json), tokenizer)
+    return dataset, jax.device_put(dataset.splits["train"].arrays, parallel.replicated(mesh))
+
+
+@lru_cache(maxsize=16)
+def _compile(
+    model_json: str,
+    vocab_size: int,
+    num_classes: int | None,
+    spec: StepSpec,
+    take: tuple[Callable[..., Batch], tuple[tuple[str, Any], ...]] | None,
+    mode: str,
+    mesh: Mesh,
+) -> Compiled:
+    """Make the compiled functions of a model; `take` is None where nothing is to be trained."""
+    config = from_json(model_json)
+    # Built at scale 1: the run's own init_scale is an argument of `initialize`.
+    model = build_model(
+        config.model,
+        vocab_size,
+        config.data.context_length,
+        task=config.task,
+        num_classes=num_classes,
+    )
+    initialize = partial(init_state, model, spec)
+    shapes = jax.eval_shape(initialize, hyper_from_config(config), np.uint32(0))
+    places = parallel.state_shardings(mesh, shapes)
+    return Compiled(
+        model=model,
+        state_like=jax.tree.map(_with_sharding, shapes, places),
+        initialize=jax.jit(initialize, out_shardings=places),
+        train_steps=take and _compile_train_steps(model, spec, take, mode, mesh, places),
+        eval_step=jax.jit(
+            partial(eval_step, model),
+            in_shardings=(places.params, parallel.replicated(mesh)),
+            out_shardings=parallel.replicated(mesh),
+        ),
+    )
+
+
+def _with_sharding(shape: jax.ShapeDtypeStruct, place: Sharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place)
+
+
+def _compile_train_steps(model, spec, take, mode: str, mesh: Mesh, places: Any):
+    """Return `train_steps(state, data, draws, count, hyper)`, as the mode compiles it."""
+    function, options = take
+
+    def fetch(data, draw):
+        batch = function(data, draw["rows"], draw["draws"], **dict(options))
+        return batch if mode == "pmap" else parallel.split_batch(mesh, batch)
+
+    if mode == "jit":
+        whole, split = parallel.replicated(mesh), parallel.draws_sharding(mesh)
+        return jax.jit(
+            partial(train_steps, model, spec, fetch),
+            in_shardings=(places, whole, split, whole, whole),
+            out_shardings=(places, whole),
+            donate_argnums=0,
+        )
+    on_each = jax.pmap(
+        partial(train_steps, model, spec, fetch, axis_name="data"),
+        axis_name="data",
+        devices=list(mesh.devices.flat),
+        in_axes=(None, None, 1, None, None),
+        out_axes=(None, None),
+    )
+
+    def spread(state, data, draws, count, hyper):
+        parts = mesh.shape["data"]
+        draws = jax.tree.map(lambda leaf: leaf.reshape(len(leaf), parts, -1), draws)
+        return on_each(state, data, draws, count, hyper)
+
+    return spread
+
+
+def _json_of(config: ConfigDict, *prefixes: str, without: Sequence[str] = ()) -> str:
+    """Return a whole config in JSON that keeps these keys and groups and has the rest as default."""
+    kept = default_config()
+    for key, value in flatten(config).items():
+        chosen = any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
+        if chosen and key not in without:
+            set_key(kept, key, value)
+    return json.dumps(kept.to_dict(), sort_keys=True)

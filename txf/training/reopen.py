@@ -1,0 +1,105 @@
+"""A finished run opened again: its model with the parameters of a checkpoint, and its figures checked."""
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from txf.data.tokenizers import Tokenizer
+from txf.errors import UserError
+from txf.training.checkpoints import Checkpoints
+from txf.training.evaluation import evaluate
+from txf.training.optimizers import Params
+from txf.training.program import model_of, prepare
+from txf.training.run import RunFolder
+
+
+class OpenedRun(NamedTuple):
+    """What is needed to ask a trained model something."""
+
+    config: ConfigDict
+    tokenizer: Tokenizer
+    model: Any
+    params: Params
+    step: int
+
+
+class Figure(NamedTuple):
+    """One figure of a run: where it stands, what was recorded and what comes out again."""
+
+    split: str
+    name: str
+    recorded: float | None
+    again: float | None
+
+    def agrees(self, tolerance: float) -> bool:
+        """Tell whether both are there and differ by at most `tolerance`, relative (0: to the bit)."""
+        if self.recorded is None or self.again is None:
+            return self.recorded == self.again
+        return math.isclose(self.recorded, self.again, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def open_run(workdir: str | os.PathLike[str], step: int | None = None) -> OpenedRun:
+    """Return the model of the run at `workdir` with the parameters of `step`, without its data.
+
+    Without `step`: of the last step trained.
+
+    Raises:
+        UserError: there is no run, no tokenizer, or no such checkpoint.
+        RunError: no checkpoint can be read.
+    """
+    folder = RunFolder.at(workdir)
+    config, tokenizer = folder.config, folder.tokenizer()
+    if tokenizer is None:
+        raise UserError(f"the run at {folder.path} has no tokenizer.json; it has not begun training")
+    model, like = model_of(config, tokenizer.vocab_size, folder.num_classes())
+    step, state = _restore(folder, like, step)
+    return OpenedRun(config, tokenizer, model, state.params, step)
+
+
+def evaluate_run(
+    workdir: str | os.PathLike[str], step: int | None = None
+) -> tuple[int, dict[str, dict[str, float]]]:
+    """Return (step, {split: metrics}) of a checkpoint, evaluated anew on the run's own data.
+
+    Raises:
+        UserError, RunError: as `open_run`, or the data is not to be had.
+    """
+    folder = RunFolder.at(workdir)
+    config = folder.config
+    program = prepare(config, folder.tokenizer())
+    step, state = _restore(folder, program.compiled.state_like, step)
+    return step, {
+        name: evaluate(
+            program.compiled.eval_step,
+            state.params,
+            split,
+            batch_size=config.training.eval_batch_size,
+        )
+        for name, split in program.dataset.splits.items()
+        if name != "train"
+    }
+
+
+def compare(
+    recorded: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]
+) -> list[Figure]:
+    """Return every figure of the evaluation splits, as result.json has it and as it comes out again."""
+    figures = []
+    for split in ("valid", "test"):
+        before, after = recorded.get(split) or {}, again.get(split) or {}
+        names = dict.fromkeys([*before, *after])
+        figures += [Figure(split, name, before.get(name), after.get(name)) for name in names]
+    return figures
+
+
+def _restore(folder: RunFolder, like: Any, step: int | None) -> tuple[int, Any]:
+    if not folder.checkpoints.exists():
+        raise UserError(f"there is no checkpoint at {folder.checkpoints}")
+    checkpoints = Checkpoints(folder.checkpoints, read_only=True)
+    try:
+        return checkpoints.restore(like, step)
+    finally:
+        checkpoints.close()

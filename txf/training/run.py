@@ -1,0 +1,180 @@
+"""The folder of a run: what is in it, whether it may be continued, how it is opened again."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+from etils import epath
+from ml_collections import ConfigDict
+
+from txf import files
+from txf.config import HARMLESS, diff, fingerprint, from_json, to_json, validate
+from txf.data.dataset import Dataset
+from txf.data.tokenizers import Tokenizer, load_tokenizer
+from txf.errors import RunError, UserError
+
+# More steps continue a run; they are no other experiment. All else that is not harmless is.
+MAY_CHANGE = HARMLESS | {"training.steps"}
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The paths below a run's folder, and what can be read there."""
+
+    path: epath.Path
+
+    @classmethod
+    def at(cls, workdir: str | os.PathLike[str]) -> "RunFolder":
+        """Return the folder at `workdir`, wherever the current folder may move to."""
+        return cls(files.absolute(workdir))
+
+    @property
+    def checkpoints(self) -> epath.Path:
+        """The folder that Orbax keeps."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> epath.Path:
+        """The file with a line for each (step, split)."""
+        return self.path / "metrics.jsonl"
+
+    def exists(self) -> bool:
+        """Tell whether a run was begun here."""
+        return (self.path / "config.json").exists()
+
+    @cached_property
+    def config(self) -> ConfigDict:
+        """The config the run was begun or last continued with.
+
+        Raises:
+            UserError: there is no run here, or its config cannot be read.
+        """
+        if not self.exists():
+            raise UserError(f"there is no run at {self.path} (no config.json)")
+        try:
+            return from_json((self.path / "config.json").read_text())
+        except ValueError as error:
+            raise UserError(f"{self.path / 'config.json'} is not a config: {error}") from error
+
+    def tokenizer(self) -> Tokenizer | None:
+        """Return the tokenizer that was saved with the run, if it got that far."""
+        path = self.path / "tokenizer.json"
+        return load_tokenizer(path) if path.exists() else None
+
+    def labels(self) -> tuple[str, ...] | None:
+        """Return the names of the classes that were saved with the run, if it has classes."""
+        path = self.path / "labels.json"
+        return tuple(files.read_json(path)["labels"]) if path.exists() else None
+
+    def num_classes(self) -> int | None:
+        """Return the number of classes of a classifier or tagger, or None."""
+        labels = self.labels()
+        return None if labels is None else len(labels)
+
+    def save_reading(self, dataset: Dataset) -> None:
+        """Keep what it takes to read this run's outputs: tokenizer.json and, with classes, labels.json."""
+        dataset.tokenizer.save(self.path / "tokenizer.json")
+        if dataset.labels is not None:
+            files.write_json(self.path / "labels.json", {"labels": list(dataset.labels)})
+
+    def result(self) -> dict[str, Any] | None:
+        """Return what result.json holds, or None."""
+        path = self.path / "result.json"
+        return files.read_json(path) if path.exists() else None
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Write result.json, whole or not at all."""
+        files.write_json(self.path / "result.json", result)
+
+
+def begin(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
+    """Open `workdir` for training with `config`: a new run, or one that may be continued so.
+
+    Raises:
+        UserError: the config is wrong, the folder cannot be written to, or it holds a run of
+            another config; every key that differs is named.
+    """
+    validate(config)
+    folder = RunFolder.at(workdir)
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        files.write_text(folder.path / "config.json.probe", "")
+        (folder.path / "config.json.probe").unlink()
+    except (OSError, RunError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.__cause__.strerror
+        raise UserError(f"cannot write to --workdir={workdir}: {reason}") from error
+    changed = {}
+    if folder.exists():
+        changed = diff(config, folder.config)
+        if barred := {key: pair for key, pair in changed.items() if key not in MAY_CHANGE}:
+            lines = "; ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in barred.items())
+            raise UserError(
+                f"{folder.path} holds a run of another config ({lines}); "
+                "choose another --workdir, or ask for the same again"
+            )
+    if not folder.exists() or changed:
+        files.write_text(folder.path / "config.json", to_json(config))
+    _record_start(folder, changed)
+    return RunFolder.at(workdir)
+
+
+def is_finished(result: dict[str, Any] | None, config: ConfigDict) -> bool:
+    """Tell whether `result` is that of `config`, trained to its end (or until it diverged)."""
+    if result is None or result["status"] not in ("done", "diverged"):
+        return False
+    return result["fingerprint"] == fingerprint(config)
+
+
+def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> None:
+    """Write environment.json: what this run runs on, and each time it was begun or continued."""
+    path = folder.path / "environment.json"
+    starts = files.read_json(path)["starts"] if path.exists() else []
+    devices = jax.devices()
+    start = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "changed": {key: list(pair) for key, pair in changed.items()},
+    }
+    files.write_json(
+        path,
+        {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "device": devices[0].device_kind,
+            "backend": devices[0].platform,
+            "device_count": len(devices),
+            "process_count": jax.process_count(),
+            "versions": {name: _version(name) for name in _LIBRARIES},
+            "git_commit": _git_commit(),
+            "starts": [*starts, start],
+        },
+    )
+
+
+_LIBRARIES = ("txf", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """Return the commit of the source tree that txf is imported from, if it is one."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,35 @@
+"""Everything that training changes, as one pytree."""
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt32
+
+
+class Tally(flax.struct.PyTreeNode):
+    """What happened since the last logged step; part of the state, so that a resume loses none."""
+
+    nats: Float[Array, ""]
+    weight: Float[Array, ""]
+    bad_step: Int[Array, ""]  # the first step whose loss was not finite, or -1
+
+    @classmethod
+    def empty(cls) -> "Tally":
+        """Return the tally of no steps."""
+        return cls(nats=jnp.float32(0), weight=jnp.float32(0), bad_step=jnp.int32(-1))
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """Parameters, optimizer state, steps taken, random key data, and the running tally."""
+
+    step: Int[Array, ""]
+    params: Any
+    opt_state: Any
+    rng: UInt32[Array, "..."]
+    tally: Tally
+
+    def key(self) -> jax.Array:
+        """Return the key that this step's randomness is derived from."""
+        return jax.random.fold_in(jax.random.wrap_key_data(self.rng), self.step)
