@@ -1,8 +1,11 @@
 """Tokens to rows to batches: pure functions of (data seed, step), the same in any process.
 
 A stream is one flat array of tokens: EOT document EOT document EOT ... Every token of every
-document, and the EOT after it, is predicted once an epoch. A row is a stretch of the stream.
+document, and the EOT after it, is predicted once an epoch. A row is one or more stretches of it.
 """
+
+import bisect
+from typing import Any
 
 import numpy as np
 from jax import Array
@@ -84,7 +87,7 @@ def num_windows(stream_length: int, context_length: int, stride: int, shift: int
     return 1 + -(-(stream_length - shift - context_length) // stride)
 
 
-def _namespace(arrays: Arrays, rows: Array | np.ndarray):
+def _namespace(arrays: Arrays, rows: Array | np.ndarray) -> Any:
     """Return numpy for host arrays, jax.numpy for device arrays and inside jit."""
     return np if isinstance(rows, np.ndarray) and isinstance(arrays["tokens"], np.ndarray) else jnp
 
@@ -98,7 +101,7 @@ def take_windows(
     stride: int,
     shift: int = 1,
 ) -> Batch:
-    """Cut windows out of a stream: inputs[t] = stream[start + t], targets[t] = stream[start + t + shift].
+    """Cut windows out of a stream: input t is stream[start + t], its target shift further on.
 
     Window r starts at r * stride. The last one ends with the stream: it starts earlier where it
     must, and what the window before it predicts has weight 0 in it. So there is no padding.
@@ -134,37 +137,38 @@ def take_documents(
     context_length: int,
     shift: int = 1,
 ) -> Batch:
-    """Cut rows of whole documents out of a stream, padded to `context_length`.
-
-    Row r is stream[starts[r] : starts[r] + lengths[r]]. It may hold several documents: each EOT
-    among the inputs starts another segment, and no segment sees another.
+    """Put stretches of a stream side by side in a row, each a segment of its own, and pad.
 
     Args:
-        arrays: `tokens` [stream], `starts` and `lengths` [rows], `kinds` uint8 [stream] or none.
+        arrays: `tokens` [stream]; `starts` and `lengths` [rows, most stretches a row], length 0
+            where there is none, of `document_rows`; `kinds` uint8 [stream] or none.
         rows: numbers of rows.
         draws: not used.
         context_length: tokens a row, padding included.
         shift: 1 to predict the next token, 0 to predict the token itself.
 
     Returns:
-        As `take_windows`, and segments int32 [batch, tokens], 0 where the row is padded.
+        As `take_windows`, and segments int32 [batch, tokens]: 1, 2, 3 ... and 0 for padding.
     """
     del draws
     xp = _namespace(arrays, rows)
+    lengths = arrays["lengths"][rows]
+    stops = xp.cumsum(lengths, axis=1)
     position = xp.arange(context_length)
-    real = position < arrays["lengths"][rows][:, None]
-    last = arrays["tokens"].shape[0] - shift - 1
-    index = xp.minimum(arrays["starts"][rows][:, None] + position, last)
-    batch = _batch(xp, arrays, index, shift, real)
-    segments = 1 + xp.cumsum(batch["inputs"] == 0, axis=1)
+    stretch = (position[:, None] >= stops[:, None, :]).sum(-1)
+    real = position < stops[:, -1:]
+    offsets = arrays["starts"][rows] - (stops - lengths)
+    slot = xp.minimum(stretch, lengths.shape[1] - 1)
+    index = xp.take_along_axis(offsets, slot, axis=1) + position
+    batch = _batch(xp, arrays, xp.where(real, index, 0), shift, real)
     return batch | {
         "inputs": xp.where(real, batch["inputs"], 0),
         "targets": xp.where(real, batch["targets"], 0),
-        "segments": xp.where(real, segments, 0).astype(np.int32),
+        "segments": xp.where(real, stretch + 1, 0).astype(np.int32),
     }
 
 
-def _batch(xp, arrays: Arrays, index, shift: int, real) -> Batch:
+def _batch(xp: Any, arrays: Arrays, index: Any, shift: int, real: Any) -> Batch:
     tokens = arrays["tokens"]
     batch = {
         "inputs": tokens[index].astype(np.int32),
@@ -178,24 +182,46 @@ def _batch(xp, arrays: Arrays, index, shift: int, real) -> Batch:
 
 def document_rows(
     boundaries: Int[np.ndarray, "boundaries"], context_length: int, packed: bool
-) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-    """Return where the rows of `take_documents` start and how long they are.
+) -> tuple[Int[np.ndarray, "rows stretches"], Int32[np.ndarray, "rows stretches"]]:
+    """Return where the stretches of each row of `take_documents` start, and their lengths.
 
-    A document longer than a row goes on in the next ones. `packed` lets a row take the following
-    documents as long as they fit.
+    A document longer than a row is cut into stretches of `context_length` and a rest. `packed`
+    puts several stretches in a row: the longest first, each into the row it fills best (best-fit
+    decreasing). Without it every stretch is a row.
 
     Args:
         boundaries: the positions of the stream's EOTs, the first and the last included.
         context_length: the most tokens a row can hold.
-        packed: several documents a row.
+        packed: several stretches a row.
     """
-    starts, lengths = [], []
-    for begin, end in zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True):
-        for start in range(begin, end, context_length):
-            length = min(context_length, end - start)
-            if packed and lengths and start == begin and lengths[-1] + length <= context_length:
-                lengths[-1] += length
-            else:
-                starts.append(start)
-                lengths.append(length)
-    return np.array(starts, np.int64), np.array(lengths, np.int32)
+    sizes = np.diff(boundaries)
+    counts = -(-sizes // context_length)
+    document = np.repeat(np.arange(sizes.size), counts)
+    nth = np.arange(document.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = boundaries[document] + nth * context_length
+    lengths = np.minimum(context_length, boundaries[document + 1] - starts).astype(np.int32)
+    if not packed:
+        return starts[:, None], lengths[:, None]
+    rows: list[list[int]] = []
+    # The rows that have a given room left, and the rooms there are, sorted.
+    by_room: dict[int, list[int]] = {}
+    rooms: list[int] = []
+    for number in np.argsort(-lengths, kind="stable").tolist():
+        length = int(lengths[number])
+        place = bisect.bisect_left(rooms, length)
+        if place == len(rooms):
+            room, row = context_length, len(rows)
+            rows.append([])
+        else:
+            room = rooms[place]
+            row = by_room[room].pop()
+            if not by_room[room]:
+                rooms.pop(place)
+        rows[row].append(number)
+        if left := room - length:
+            if not by_room.setdefault(left, []):
+                bisect.insort(rooms, left)
+            by_room[left].append(row)
+    most = max(map(len, rows))
+    table = np.array([row + [-1] * (most - len(row)) for row in rows])
+    return np.where(table < 0, 0, starts[table]), np.where(table < 0, 0, lengths[table])

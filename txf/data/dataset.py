@@ -1,67 +1,95 @@
-"""A config's data group to a dataset: a tokenizer, and for each split arrays and a pure `take`."""
+"""A config's data group to a dataset, whatever its source and task; and what is refused."""
 
-import dataclasses
-from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 from ml_collections import ConfigDict
 
-from txf.data import batches, sources
-from txf.data.batches import Arrays, Batch
-from txf.data.tokenizers import Tokenizer, check_ids, load_tokenizer, train_tokenizer
-from txf.errors import UserError
+from txf.data import labelled, sources, streams
+from txf.data.splits import Dataset, Split
+from txf.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 
-STREAM_TASKS = ("language_model", "masked_language_model")
+__all__ = ["Dataset", "Split", "check_data", "load_dataset"]
 
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """One split, ready to be put on a device or read in place.
-
-    Attributes:
-        name: train, valid or test.
-        arrays: what `take` reads; compact integers.
-        num_rows: rows an epoch.
-        take: (arrays, rows int32 [batch], draws uint32 [batch]) -> batch. Pure, for numpy and jax
-            arrays alike, so that it may be a part of a compiled program.
-        tokens: how many predictions an epoch makes.
-        text_bytes: UTF-8 bytes of the text that is predicted.
-        documents: documents, sentences or pairs.
-        floor_nats: the exact surprise of the text in nats, or None where it is unknown.
-        kinds: names of the kinds of span that the batches' `kinds` number, or ().
-    """
-
-    name: str
-    arrays: Arrays
-    num_rows: int
-    take: Callable[[Arrays, np.ndarray, np.ndarray], Batch]
-    tokens: int
-    text_bytes: int
-    documents: int
-    floor_nats: float | None = None
-    kinds: tuple[str, ...] = ()
+# The sources a task can read. Probes, which say themselves what task they are, come on top.
+TASK_SOURCES = {
+    "language_model": ("storyworld", "text"),
+    "masked_language_model": ("storyworld", "text"),
+    "classification": ("sentiment",),
+    "tagging": ("conll",),
+    "translation": ("parallel",),
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-    """All splits, and what it takes to read them.
+def check_data(config: ConfigDict) -> list[str]:
+    """Return what is wrong with the data group of `config`, a line each, without reading data."""
+    data, problems = config.data, []
+    known = {source: task for task, names in TASK_SOURCES.items() for source in names}
+    allowed = TASK_SOURCES[config.task]
+    if data.source not in known:
+        problems.append(f"data.source={data.source!r} is unknown; choose {', '.join(known)}")
+    elif data.source not in allowed:
+        problems.append(
+            f"data.source={data.source!r} cannot serve task={config.task!r};"
+            f" choose {' or '.join(allowed)}"
+        )
+    generated = data.source == "storyworld"
+    if not generated and data.path is None:
+        problems.append(f"data.path=None is missing; data.source={data.source!r} reads a file")
+    problems += _split_problems(data, generated)
+    if config.task in streams.TASKS:
+        problems += _stream_problems(data)
+    else:
+        if data.packing != "windows":
+            problems.append(
+                f"data.packing={data.packing!r} is for language models; task={config.task!r} takes"
+                " a row a text: leave it 'windows'"
+            )
+        if config.task == "tagging" and data.tokenizer != "word" and not data.tokenizer_path:
+            problems.append(
+                f"data.tokenizer={data.tokenizer!r} cuts words, and tagging labels whole words;"
+                " set 'word'"
+            )
+    if data.tokenizer == "bpe" and not data.tokenizer_path and data.vocab_size < 257:
+        problems.append(
+            f"data.vocab_size={data.vocab_size} is too small for bpe; it takes 257 or more: 256"
+            " bytes and <|endoftext|>"
+        )
+    return problems
 
-    Attributes:
-        tokenizer: made from the training split, loaded, or given.
-        vocab_size: the number of token ids.
-        splits: train, valid and, unless the config wants none, test.
-        num_classes: of classification and tagging, or None.
-        labels: names of the classes, or None.
-        notes: what a person should know about how the data was read, a line each.
-    """
 
-    tokenizer: Tokenizer
-    vocab_size: int
-    splits: dict[str, Split]
-    num_classes: int | None = None
-    labels: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
+def _split_problems(data: ConfigDict, generated: bool) -> list[str]:
+    problems = []
+    if not data.valid_fraction and (generated or not data.valid_path):
+        problems.append(
+            f"data.valid_fraction={data.valid_fraction} leaves nothing to validate on; set more"
+            " than 0, or data.valid_path"
+        )
+    if data.valid_fraction + data.test_fraction >= 1 and not generated:
+        problems.append(
+            f"data.test_fraction={data.test_fraction} and data.valid_fraction="
+            f"{data.valid_fraction} leave nothing to train on; lower them"
+        )
+    return problems
+
+
+def _stream_problems(data: ConfigDict) -> list[str]:
+    problems = []
+    if data.tokenizer == "word" and not data.tokenizer_path:
+        problems.append(
+            "data.tokenizer='word' loses white space and rare words, so a language model's loss"
+            " would not be comparable; choose char, byte or bpe"
+        )
+    if data.stride is not None and data.packing != "windows":
+        problems.append(
+            f"data.stride={data.stride} is for data.packing='windows'; leave it None for"
+            f" {data.packing!r}"
+        )
+    elif data.stride is not None and data.stride > data.context_length:
+        problems.append(
+            f"data.stride={data.stride} would skip tokens; it takes 1 to"
+            f" data.context_length={data.context_length}"
+        )
+    return problems
 
 
 def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Dataset:
@@ -75,87 +103,23 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     Raises:
         UserError: the data is missing or unusable; the message says what, where and what to do.
     """
-    return stream_dataset(config, sources.TEXT_SOURCES[config.data.source](config.data), tokenizer)
-
-
-def get_tokenizer(
-    config: ConfigDict, given: Tokenizer | None, texts: list[str]
-) -> tuple[Tokenizer, list[str]]:
-    """Return the given tokenizer, the one at `data.tokenizer_path`, or one trained on `texts`."""
-    data = config.data
-    mask = config.task == "masked_language_model"
-    if given is not None:
-        return given, []
-    if data.tokenizer_path:
-        return load_tokenizer(data.tokenizer_path, mask), []
-    return train_tokenizer(data.tokenizer, texts, data.vocab_size, mask), []
-
-
-def stream_dataset(
-    config: ConfigDict, source: sources.Source, tokenizer: Tokenizer | None
-) -> Dataset:
-    """Make the dataset of a (masked) language model from documents."""
-    tokenizer, notes = get_tokenizer(config, tokenizer, list(source.splits["train"].texts))
-    splits = {}
+    get_tokenizer = partial(_get_tokenizer, config, tokenizer)
+    if make := labelled.DATASETS.get(config.data.source):
+        return make(config, get_tokenizer)
+    source = sources.TEXT_SOURCES[config.data.source](config.data)
+    chosen = get_tokenizer(source.splits["train"].texts)
+    splits, notes = {}, list(source.notes)
     for name, corpus in source.splits.items():
-        splits[name], more = _stream_split(config, name, corpus, source.kinds, tokenizer)
+        splits[name], more = streams.stream_split(config, name, corpus, source.kinds, chosen)
         notes += more
-    return Dataset(
-        tokenizer, tokenizer.vocab_size, splits, notes=(*source.notes, *notes)
-    )
+    return Dataset(chosen, chosen.vocab_size, splits, notes=notes)
 
 
-def encode_stream(corpus: sources.Corpus, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return EOT document EOT document ... EOT as ids, and the kind of each of these tokens."""
-    end = np.zeros(1, tokenizer.dtype)
-    if corpus.kinds is None:
-        ids = tokenizer.encode_many(corpus.texts)
-        return np.concatenate([end, *(part for one in ids for part in (one, end))]), None
-    parts, marks = [end], [np.zeros(1, np.uint8)]
-    for text, kinds in zip(corpus.texts, corpus.kinds, strict=True):
-        ids, starts = tokenizer.encode_with_starts(text)
-        parts += [ids, end]
-        marks += [token_kinds(text, kinds, starts), marks[0]]
-    return np.concatenate(parts), np.concatenate(marks)
-
-
-def token_kinds(text: str, kinds: bytes, starts: np.ndarray) -> np.ndarray:
-    """Return the kind of each token: that of its first character that is no white space.
-
-    A token " red" is about the word, though the space before it is of another kind. A token of
-    white space alone takes the kind of its first character.
-    """
-    solid = np.frombuffer(text.encode("utf-32-le"), np.uint32) > 0x20
-    nearest = np.minimum.accumulate(
-        np.where(solid, np.arange(len(text)), len(text))[::-1]
-    )[::-1]
-    stops = np.append(starts[1:], len(text))
-    first = np.where(nearest[starts] < stops, nearest[starts], starts)
-    return np.frombuffer(kinds, np.uint8)[first]
-
-
-def _stream_split(config, name, corpus, kinds, tokenizer) -> tuple[Split, list[str]]:
-    data = config.data
-    length = data.context_length
-    stream, marks = encode_stream(corpus, tokenizer)
-    check_ids(stream, tokenizer.vocab_size, f"the {name} split")
-    if stream.size - 1 < length:
-        raise UserError(
-            f"the {name} split has {stream.size - 1} tokens, fewer than one window of"
-            f" data.context_length={length}; give more text or lower it"
-        )
-    arrays = {"tokens": stream} | ({} if marks is None else {"kinds": marks})
-    stride = (data.stride or length) if name == "train" else length
-    rows = batches.num_windows(stream.size, length, stride)
-    take = partial(batches.take_windows, context_length=length, stride=stride)
-    return Split(
-        name=name,
-        arrays=arrays,
-        num_rows=rows,
-        take=take,
-        tokens=stream.size - 1,
-        text_bytes=sum(len(text.encode()) for text in corpus.texts),
-        documents=len(corpus.texts),
-        floor_nats=corpus.floor_nats,
-        kinds=kinds,
-    ), []
+def _get_tokenizer(config: ConfigDict, given: Tokenizer | None, texts: list[str]) -> Tokenizer:
+    """Return the given tokenizer, the one at `data.tokenizer_path`, or one made from `texts`."""
+    data, mask = config.data, config.task == "masked_language_model"
+    if given is not None:
+        return given
+    if data.tokenizer_path:
+        return load_tokenizer(data.tokenizer_path, mask)
+    return train_tokenizer(data.tokenizer, texts, data.vocab_size, mask)

@@ -47,7 +47,7 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a source gave: a corpus a split, the names of its kinds of span, lines for the person."""
+    """What a source gave: a corpus a split, names of kinds of span, lines for the person."""
 
     splits: dict[str, Corpus]
     kinds: tuple[str, ...] = ()
@@ -88,7 +88,9 @@ def _check_regular(path: epath.Path, key: str) -> None:
         if not path.exists():
             raise UserError(f"{key}: {name} does not exist")
         if path.is_dir():
-            raise UserError(f"{key}: {name} is a folder; name a file, or a pattern like {name}/*.txt")
+            raise UserError(
+                f"{key}: {name} is a folder; name a file, or a pattern like {name}/*.txt"
+            )
         if "://" not in name and not stat.S_ISREG(os.stat(name).st_mode):
             raise UserError(f"{key}: {name} is not a regular file; write its text to one first")
     except OSError as error:
@@ -185,13 +187,12 @@ def read_documents(path: str, key: str, how: str) -> tuple[list[str], list[str]]
     found = find_files(path, key)
     for file in found:
         text, changes = read_text(file, key)
-        cut, way = split_documents(text, how)
-        documents += cut
+        parts, way = split_documents(text, how)
+        documents += parts
         notes += changes
         ways.add(way)
-    notes.append(
-        f"{key}: {len(found)} file(s), {len(documents)} document(s), cut by {', '.join(sorted(ways))}"
-    )
+    cut = f"{len(found)} file(s), {len(documents)} document(s), cut by {', '.join(sorted(ways))}"
+    notes.append(f"{key}: {cut}")
     return documents, notes
 
 

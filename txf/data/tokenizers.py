@@ -40,6 +40,8 @@ MASK = "<|mask|>"
 LONGEST_WORD = 64
 # Texts are handed to the library in pieces of about this many characters.
 PIECE = 1 << 16
+# ... and so many characters at a time.
+GROUP = 1 << 22
 # A word of the training split must occur this often to get an id: the others are read as
 # `<|unknown|>`, which would otherwise never be trained.
 WORD_COUNT = 2
@@ -307,9 +309,7 @@ class BpeTokenizer(Tokenizer):
 
     def __init__(self, tokenizer: hf.Tokenizer, mask: bool = False):
         missing = [
-            token
-            for token in [END_OF_TEXT] + [MASK] * mask
-            if tokenizer.token_to_id(token) is None
+            token for token in [END_OF_TEXT] + [MASK] * mask if tokenizer.token_to_id(token) is None
         ]
         tokenizer.add_special_tokens(missing)
         # Otherwise the words <|endoftext|> inside a document would turn into the special token.
@@ -349,7 +349,7 @@ class BpeTokenizer(Tokenizer):
         tokenizer.pre_tokenizer = hf.pre_tokenizers.Sequence(
             [
                 hf.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-                hf.pre_tokenizers.Split(hf.Regex(r"[\s\S]{1,%d}" % LONGEST_WORD), "isolated"),
+                hf.pre_tokenizers.Split(hf.Regex(rf"[\s\S]{{1,{LONGEST_WORD}}}"), "isolated"),
             ]
         )
         tokenizer.decoder = hf.decoders.ByteLevel()
@@ -371,11 +371,25 @@ class BpeTokenizer(Tokenizer):
     def encode_many(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Return the ids of each text, all cores at work."""
         cut = [[piece for piece in pieces(text) if _utf8(piece)] for text in texts]
-        flat = [piece for text in cut for piece in text]
-        encoded = self._hf.encode_batch_fast(flat, add_special_tokens=False)
-        ids = iter(self._swapped(np.array(e.ids, np.int64)).astype(self.dtype) for e in encoded)
+        ids = iter(self._encode_pieces(piece for text in cut for piece in text))
         empty = np.zeros(0, self.dtype)
         return [np.concatenate([empty, *(next(ids) for _ in text)]) for text in cut]
+
+    def _encode_pieces(self, texts: Iterable[str]) -> Iterator[np.ndarray]:
+        # The library's results are a hundred times the size of the ids: some megabytes at a time.
+        group: list[str] = []
+        size = 0
+        for text in texts:
+            group.append(text)
+            size += len(text)
+            if size >= GROUP:
+                yield from self._encode_group(group)
+                group, size = [], 0
+        yield from self._encode_group(group)
+
+    def _encode_group(self, texts: list[str]) -> Iterator[np.ndarray]:
+        for encoded in self._hf.encode_batch_fast(texts, add_special_tokens=False):
+            yield self._swapped(np.array(encoded.ids, np.int64)).astype(self.dtype)
 
     def encode(self, text: str) -> np.ndarray:
         """Return the ids of `text`: [tokens]."""

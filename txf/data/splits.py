@@ -1,0 +1,57 @@
+"""What a data set is to the rest of txf: a tokenizer, and for each split arrays and a `take`."""
+
+import dataclasses
+from collections.abc import Callable
+
+from txf.data.batches import Arrays, Batch
+from txf.data.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split, ready to be put on a device or read in place.
+
+    Attributes:
+        name: train, valid or test.
+        arrays: what `take` reads; compact integers.
+        num_rows: rows an epoch.
+        take: (arrays, rows int32 [batch], draws uint32 [batch]) -> batch. Pure, for numpy and jax
+            arrays alike, so that it may be a part of a compiled program.
+        tokens: how many predictions an epoch makes (for overlapping windows: how many of them
+            are different).
+        text_bytes: UTF-8 bytes of the text that is predicted, the separators not counted.
+        documents: documents, sentences or pairs.
+        floor_nats: the exact surprise of the text in nats, or None where it is unknown.
+        kinds: names of the kinds of span that the batches' `kinds` number, or ().
+    """
+
+    name: str
+    arrays: Arrays
+    num_rows: int
+    take: Callable[..., Batch]
+    tokens: int
+    text_bytes: int
+    documents: int
+    floor_nats: float | None = None
+    kinds: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """All splits, and what it takes to read them.
+
+    Attributes:
+        tokenizer: made from the training split, loaded, or given.
+        vocab_size: the number of token ids.
+        splits: train, valid and, unless the config wants none, test.
+        num_classes: of classification and tagging, or None.
+        labels: names of the classes, or None.
+        notes: what a person should know about how the data was read, a line each.
+    """
+
+    tokenizer: Tokenizer
+    vocab_size: int
+    splits: dict[str, Split]
+    num_classes: int | None = None
+    labels: tuple[str, ...] | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)

@@ -1,0 +1,165 @@
+"""Documents to the splits of a language model or masked language model."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jax import Array
+from jaxtyping import Int, Int32, UInt8, UInt32
+from ml_collections import ConfigDict
+
+from txf.data import batches
+from txf.data.batches import Arrays, Batch
+from txf.data.masking import mask_tokens
+from txf.data.sources import Corpus
+from txf.data.splits import Split
+from txf.data.tokenizers import CharTokenizer, Tokenizer, check_ids
+from txf.errors import UserError
+
+TASKS = ("language_model", "masked_language_model")
+
+
+def encode_stream(
+    corpus: Corpus, tokenizer: Tokenizer
+) -> tuple[Int[np.ndarray, "stream"], UInt8[np.ndarray, "stream"] | None]:
+    """Return EOT document EOT document ... EOT as ids, and the kind of each of these tokens."""
+    end = np.zeros(1, tokenizer.dtype)
+    if corpus.kinds is None:
+        encoded = tokenizer.encode_many(corpus.texts)
+        return np.concatenate([end, *(part for ids in encoded for part in (ids, end))]), None
+    parts, marks = [end], [np.zeros(1, np.uint8)]
+    for text, kinds in zip(corpus.texts, corpus.kinds, strict=True):
+        ids, starts = tokenizer.encode_with_starts(text)
+        parts += [ids, end]
+        marks += [token_kinds(text, kinds, starts), marks[0]]
+    return np.concatenate(parts), np.concatenate(marks)
+
+
+def token_kinds(
+    text: str, kinds: bytes, starts: Int[np.ndarray, "tokens"]
+) -> UInt8[np.ndarray, "tokens"]:
+    """Return the kind of each token: that of its first character that is no white space.
+
+    The token " red" is about the word, though the space before it is of another kind. A token of
+    white space alone takes the kind of its first character.
+
+    Args:
+        text: the document.
+        kinds: the kind of each of its characters, a byte each.
+        starts: the first character of each token.
+    """
+    solid = np.frombuffer(text.encode("utf-32-le"), np.uint32) > 0x20
+    # For each character, the first one from there on that is not white space.
+    nearest = np.where(solid, np.arange(len(text)), len(text))
+    nearest = np.minimum.accumulate(nearest[::-1])[::-1]
+    stops = np.append(starts[1:], len(text))
+    first = np.where(nearest[starts] < stops, nearest[starts], starts)
+    return np.frombuffer(kinds, np.uint8)[first]
+
+
+def unknown_note(
+    name: str, corpus: Corpus, ids: Int[np.ndarray, "stream"], tokenizer: Tokenizer
+) -> list[str]:
+    """Return the line that says how much of a split is outside the vocabulary, if any is."""
+    if tokenizer.unknown is None or not (count := int((ids == tokenizer.unknown).sum())):
+        return []
+    line = (
+        f"{name}: {count} of {ids.size} tokens ({count / ids.size:.2%}) are not in the vocabulary"
+        " of the training split and are read as <|unknown|>"
+    )
+    if isinstance(tokenizer, CharTokenizer):
+        new = sorted(set().union(*map(set, corpus.texts)) - set(tokenizer.characters))
+        line += ": " + " ".join(map(ascii, new[:8])) + (" ..." if len(new) > 8 else "")
+    return [line]
+
+
+def stream_split(
+    config: ConfigDict, name: str, corpus: Corpus, kinds: tuple[str, ...], tokenizer: Tokenizer
+) -> tuple[Split, list[str]]:
+    """Return one split of a (masked) language model, and the lines for the person.
+
+    Raises:
+        UserError: the split is shorter than one window.
+    """
+    stream, marks = encode_stream(corpus, tokenizer)
+    check_ids(stream, tokenizer.vocab_size, f"the {name} split")
+    arrays: Arrays = {"tokens": stream} | ({} if marks is None else {"kinds": marks})
+    text_bytes = sum(len(text.encode()) for text in corpus.texts)
+    split, notes = array_split(config, name, arrays, tokenizer, text_bytes, len(corpus.texts))
+    notes = unknown_note(name, corpus, stream, tokenizer) + notes
+    return dataclasses.replace(split, floor_nats=corpus.floor_nats, kinds=kinds), notes
+
+
+def array_split(
+    config: ConfigDict,
+    name: str,
+    arrays: Arrays,
+    tokenizer: Tokenizer,
+    text_bytes: int,
+    documents: int,
+) -> tuple[Split, list[str]]:
+    """Return the split of a stream that is encoded already: `tokens` and perhaps `kinds`."""
+    data, length = config.data, config.data.context_length
+    masked = config.task == "masked_language_model"
+    shift = 0 if masked else 1
+    size = arrays["tokens"].size
+    notes: list[str] = []
+    if data.packing == "windows":
+        if size - shift < length:
+            raise UserError(
+                f"the {name} split has {size - shift} tokens, fewer than one window of"
+                f" data.context_length={length}; give it more text, lower data.context_length, or"
+                " set data.packing='documents'"
+            )
+        # Only training windows may overlap: evaluation sees every token once.
+        stride = (data.stride or length) if name == "train" else length
+        num_rows = batches.num_windows(size, length, stride, shift)
+        take = partial(batches.take_windows, context_length=length, stride=stride, shift=shift)
+    else:
+        boundaries = np.flatnonzero(arrays["tokens"] == tokenizer.end_of_text)
+        packed = data.packing == "packed"
+        starts, lengths = batches.document_rows(boundaries, length, packed)
+        compact = np.int32 if size < 1 << 31 else np.int64
+        arrays = arrays | {"starts": starts.astype(compact), "lengths": lengths}
+        num_rows = len(starts)
+        take = partial(batches.take_documents, context_length=length, shift=shift)
+        share = 1 - (size - 1) / (num_rows * length)
+        notes.append(f"{name}: {num_rows} rows, {share:.1%} of them padding")
+    if num_rows >= 1 << 31:
+        raise UserError(f"the {name} split has {num_rows} rows, more than can be numbered")
+    tokens = size - 1
+    if masked:
+        if tokenizer.mask is None:
+            raise UserError("the tokenizer has no <|mask|>; it was made for another task")
+        options = {
+            "data_seed": data.seed,
+            "fraction": data.masked_fraction,
+            "mask": tokenizer.mask,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        take = partial(take_masked, take=take, options=options)
+        tokens = count_predictions(take, arrays, num_rows)
+    return Split(name, arrays, num_rows, take, tokens, text_bytes, documents), notes
+
+
+def take_masked(
+    arrays: Arrays,
+    rows: Int32[Array | np.ndarray, "batch"],
+    draws: UInt32[Array | np.ndarray, "batch"],
+    *,
+    take: Callable[..., Batch],
+    options: dict[str, Any],
+) -> Batch:
+    """Take rows with `take` and corrupt them with `mask_tokens`."""
+    return mask_tokens(take(arrays, rows, draws), draws, **options)
+
+
+def count_predictions(take: Callable[..., Batch], arrays: Arrays, num_rows: int) -> int:
+    """Return how many tokens are predicted when each row is drawn as evaluation draws it."""
+    total = 0
+    for start in range(0, num_rows, 4096):
+        rows = np.arange(start, min(start + 4096, num_rows), dtype=np.int32)
+        total += int(take(arrays, rows, rows.astype(np.uint32))["weights"].sum())
+    return total
