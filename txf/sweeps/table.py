@@ -152,8 +152,33 @@ def _known(values: Iterable[Any]) -> list[float]:
 
 
 def _shared(values: Iterable[Any]) -> Any:
-    """The first known value: parameters and FLOPs are the same for all seeds of an arm."""
+    """Return the first known value: parameters and FLOPs are the same for all seeds of an arm."""
     return next((value for value in values if not _missing(value)), None)
+
+
+def best_rows(frame: pd.DataFrame, tuned: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each arm's members at its own best setting (see `txf.sweeps.selection`).
+
+    Args:
+        frame: what `write_results` returns.
+        tuned: the tuned keys.
+
+    Returns:
+        Rows by arm, in the order of the table, whatever their status.
+    """
+    arms: dict[str, list[dict[str, Any]]] = {}
+    for row in frame.to_dict("records"):
+        arms.setdefault(row["arm"], []).append(row)
+    chosen = {}
+    for arm, rows in arms.items():
+        settings = [tuple(row[key] for key in tuned) for row in rows]
+        losses = [_known([row.get("valid_loss")]) for row in rows]
+        best = best_setting(
+            (setting, row["status"], loss[0] if loss else None)
+            for setting, row, loss in zip(settings, rows, losses, strict=True)
+        )
+        chosen[arm] = [row for row, setting in zip(rows, settings, strict=True) if setting == best]
+    return chosen
 
 
 def arms_table(frame: pd.DataFrame, tuned: Sequence[str] = ()) -> pd.DataFrame:
@@ -171,15 +196,13 @@ def arms_table(frame: pd.DataFrame, tuned: Sequence[str] = ()) -> pd.DataFrame:
     """
     split = reported_split(frame)
     metrics = [name for name in frame.columns if name.startswith(f"{split}_")]
+    records: dict[str, list[dict[str, Any]]] = {}
+    for row in frame.to_dict("records"):
+        records.setdefault(row["arm"], []).append(row)
     rows = []
-    for arm in dict.fromkeys(frame["arm"]):
-        everyone = frame[frame["arm"] == arm].to_dict("records")
-        valid = [_known([row.get("valid_loss")]) for row in everyone]
-        best = best_setting(
-            (tuple(row[key] for key in tuned), row["status"], loss[0] if loss else None)
-            for row, loss in zip(everyone, valid, strict=True)
-        )
-        chosen = [row for row in everyone if tuple(row[key] for key in tuned) == best]
+    for arm, chosen in best_rows(frame, tuned).items():
+        everyone = records[arm]
+        best = [chosen[0][key] for key in tuned]
         status = [row["status"] for row in chosen]
         done = [row for row in chosen if row["status"] == "done"]
         row: dict[str, Any] = {"arm": arm}

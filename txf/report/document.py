@@ -1,0 +1,311 @@
+"""The HTML report: one file with everything in it, made from a sweep's folder and nothing else."""
+
+import base64
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+import matplotlib
+import pandas as pd
+from etils import epath
+
+from txf.config import flatten
+from txf.files import write_text
+from txf.report.content import Content, gather
+from txf.report.figures import FIGURES
+from txf.report.style import render, style
+from txf.sweeps.grid import format_value, short_keys
+from txf.sweeps.hypotheses import Verdict, write_verdicts
+from txf.sweeps.reading import STATUSES, SweepRecord, read_sweep
+from txf.sweeps.statistics import Estimate
+from txf.sweeps.table import compact, write_results
+
+REPORT, FIGURE_FOLDER = "report.html", "figures"
+
+CAPTIONS = {
+    "loss_by_arm": "Every arm, best first. Ticks are seeds, the dot is their mean, the bar its 95 % "
+    "t-interval; a hollow dot has no interval.",
+    "loss_by_factor": "Loss by each factor, among arms that differ in it alone. Left: mean with its "
+    "95 % t-interval over seeds, ticks the seeds. Right: the difference from the reference level (◇) "
+    "over paired seeds, with the 95 % interval of the differences. Seeds move all arms together, so "
+    "read differences on the right.",
+    "accuracy_by_factor": "Accuracy by each factor, drawn as the loss above.",
+    "learning_curves": "Validation loss over training, each arm at its best setting. Lines are means "
+    "over seeds, bands their range; a dashed line with a cross is a run that diverged.",
+    "loss_by_cost": "Loss against parameters and against training FLOPs a token (forward and "
+    "backward), mean and 95 % t-interval; the grey line joins the arms that no cheaper arm beats.",
+    "tuning": "Validation loss by the tuned value: mean and range over seeds. The filled dot is the "
+    "value each arm is judged at; a cross marks a value at which runs diverged.",
+}
+
+
+def write_report(sweep_dir: epath.PathLike) -> epath.Path:
+    """Write the report, its figures, results.csv and verdicts.json; see `txf.report.build_report`."""
+    folder = epath.Path(sweep_dir)
+    write_results(folder)
+    write_verdicts(folder)
+    content = gather(read_sweep(folder))
+    figures = _write_figures(content, folder / FIGURE_FOLDER)
+    path = folder / REPORT
+    write_text(path, report_html(content, figures))
+    return path
+
+
+def _write_figures(content: Content, folder: epath.Path) -> list[dict[str, str]]:
+    """Draw every figure that has something to show; leave none of an earlier build behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = []
+    for name, draw in FIGURES.items():
+        with style():
+            figure = draw(content)
+            files = (
+                {} if figure is None else {kind: render(figure, kind) for kind in ("svg", "png")}
+            )
+        for kind in ("svg", "png"):
+            path = folder / f"{name}.{kind}"
+            if kind in files:
+                path.write_bytes(files[kind])
+            elif path.exists():
+                path.unlink()
+        if files:
+            data = base64.b64encode(files["svg"]).decode()
+            drawn.append({"name": name, "data": data, "caption": CAPTIONS[name]})
+    return drawn
+
+
+def _split_question(question: str) -> tuple[str, list[str]]:
+    """The first paragraph is the title; the others are shown as they are written."""
+    title, *rest = [part for part in question.strip().split("\n\n") if part.strip()] or ["A sweep"]
+    return " ".join(title.split()), rest
+
+
+def number(value: Any, digits: int = 4) -> dict[str, str]:
+    """A number for reading, rounded, with the full value beside it."""
+    if value is None or pd.isna(value):
+        return {"text": "—", "full": ""}
+    if isinstance(value, int):
+        return {
+            "text": f"{value:,}" if abs(value) < 100_000 else compact(value),
+            "full": str(value),
+        }
+    value = float(value)
+    if value != 0 and math.isfinite(value) and not 1e-3 <= abs(value) < 1e5:
+        return {"text": f"{value:.3g}", "full": repr(value)}
+    return {"text": f"{value:.{digits}f}", "full": repr(value)}
+
+
+def interval(estimate: Estimate, digits: int = 4) -> dict[str, str]:
+    """A mean with its interval for reading: `1.2345` and `[1.2300, 1.2390]`, in full beside it."""
+    shown = number(estimate.value, digits)
+    if estimate.low is None or estimate.high is None:
+        return shown | {"range": ""}
+    low, high = number(estimate.low, digits), number(estimate.high, digits)
+    full = f"{shown['full']} [{low['full']}, {high['full']}]"
+    return {"text": shown["text"], "range": f"[{low['text']}, {high['text']}]", "full": full}
+
+
+def _p_text(value: float | None) -> dict[str, str]:
+    if value is None:
+        return {"text": "—", "full": ""}
+    text = "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return {"text": text, "full": repr(value)}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "claim": verdict.claim,
+        "verdict": verdict.verdict,
+        "estimate": interval(verdict.estimate),
+        "confidence": f"{100 * verdict.confidence:.0f} %",
+        "effect": number(verdict.estimate.effect, 2),
+        "n": verdict.estimate.n,
+        "p": _p_text(verdict.estimate.p_value),
+        "adjusted": _p_text(verdict.adjusted_p),
+        "notes": verdict.notes,
+    }
+
+
+def _arm_columns(content: Content) -> list[tuple[str, str]]:
+    """(column, heading) of the metrics in the table of arms."""
+    wanted = {
+        "loss": "loss",
+        "bits_per_byte": "bits/byte",
+        "excess": "above floor",
+        "accuracy": "accuracy",
+    }
+    columns = [(f"{content.split}_{metric}", text) for metric, text in wanted.items()]
+    return [(column, text) for column, text in columns if content.has(column)]
+
+
+def _arms(content: Content) -> dict[str, Any]:
+    """The table of arms, best first."""
+    keys, tuned = content.sweep.factors, content.sweep.tuned
+    short = short_keys([*keys, *tuned])
+    records = {row["arm"]: row for row in content.arms.to_dict("records")}
+    columns = _arm_columns(content)
+    rows = []
+    for arm in content.ranking:
+        row = records[arm]
+        config = content.sweep.arms[arm][0].config
+        left_out = [f"{row[s]} {s}" for s in ("diverged", "failed", "unfinished") if row[s]]
+        elsewhere = int(row["diverged_anywhere"]) - int(row["diverged"])
+        left_out += [f"{elsewhere} diverged at other settings"] if elsewhere else []
+        rows.append(
+            {
+                "colour": content.layout.colours[arm],
+                "arm": arm,
+                "levels": [format_value(config[key]) for key in keys],
+                "n": int(row["n"]),
+                "metrics": [interval(content.estimate(arm, column)) for column, _ in columns],
+                "tuned": [format_value(row[key]) for key in tuned],
+                "parameters": number(_plain(row["parameters"])),
+                "flops": number(_plain(row["flops_per_token"])),
+                "left_out": ", ".join(left_out),
+            }
+        )
+    return {
+        "keys": [short[key] for key in keys],
+        "metrics": [text for _, text in columns],
+        "tuned": [short[key] for key in tuned],
+        "rows": rows,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A count as an int where it is one; pandas gives floats where others are missing."""
+    if value is None or pd.isna(value):
+        return None
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _kinds(content: Content) -> dict[str, Any] | None:
+    """Loss by kind of span: a table whose cells are shaded within each column."""
+    arms = [arm for arm in content.ranking if content.values(arm, content.loss)]
+    if not content.kinds or not arms:
+        return None
+    columns = []
+    for kind in content.kinds:
+        estimates = [content.estimate(arm, f"{content.split}_loss_{kind}") for arm in arms]
+        known = [e.value for e in estimates if e.value is not None]
+        low, reach = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+        columns.append(
+            [
+                interval(e)
+                | {"shade": 0.0 if e.value is None or not reach else (e.value - low) / reach}
+                for e in estimates
+            ]
+        )
+    rows = [
+        {
+            "arm": arm,
+            "colour": content.layout.colours[arm],
+            "cells": [column[i] for column in columns],
+        }
+        for i, arm in enumerate(arms)
+    ]
+    return {"kinds": content.kinds, "rows": rows}
+
+
+def _members(content: Content) -> dict[str, Any]:
+    """Every member, in order, with its headline numbers."""
+    wanted = ["steps", "valid_loss", "valid_bits_per_byte", "test_loss", "test_bits_per_byte"]
+    columns = [c for c in wanted if c in content.frame.columns]
+    rows = [
+        {
+            "member": row["member"],
+            "status": row["status"],
+            "cells": [number(_plain(row[c]) if c == "steps" else row[c]) for c in columns],
+        }
+        for row in content.frame.to_dict("records")
+    ]
+    return {"columns": [c.replace("_", " ") for c in columns], "rows": rows}
+
+
+def _troubles(content: Content) -> list[dict[str, str]]:
+    """Members that are in no mean, and why."""
+    texts = {"unfinished": "begun, not finished", "missing": "not begun"}
+    troubles = []
+    for run in content.sweep.members:
+        if run.status == "done":
+            continue
+        why = texts[run.status] if run.status in texts else ""
+        if run.status in ("failed", "diverged"):
+            result = dict(run.result)
+            why = str(result.get("error") or "")
+            if (step := result.get("diverged_at_step")) is not None:
+                why = f"at step {step}" + (f": {why}" if why else "")
+        troubles.append({"member": run.name, "status": run.status, "why": why})
+    return troubles
+
+
+def _environment(sweep: SweepRecord) -> tuple[str, dict[str, str]]:
+    """The command line and the versions, from the first run that recorded them."""
+    for run in sweep.members:
+        path = run.folder / "environment.json"
+        if path.exists():
+            facts = flatten(json.loads(path.read_text()))
+            commands = [key for key in facts if "command" in key]
+            command = facts.pop(commands[0]) if commands else ""
+            text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+            return text, {key: _say(value) for key, value in facts.items() if value is not None}
+    return "", {}
+
+
+def _say(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _seconds(sweep: SweepRecord) -> str:
+    """Training time of all runs together."""
+    total = math.fsum(float(dict(run.result).get("seconds") or 0.0) for run in sweep.members)
+    if total < 120:
+        return f"{total:.0f} seconds"
+    return f"{total / 60:.0f} minutes" if total < 7200 else f"{total / 3600:.1f} hours"
+
+
+def _counts(content: Content) -> Mapping[str, int]:
+    return {status: content.count(status) for status in STATUSES if content.count(status)}
+
+
+def report_html(content: Content, figures: list[dict[str, str]]) -> str:
+    """The report as one self-contained HTML page.
+
+    Args:
+        content: what `txf.report.content.gather` returns.
+        figures: name, base64 SVG and caption of each figure.
+    """
+    title, rest = _split_question(content.sweep.question)
+    command, environment = _environment(content.sweep)
+    seeds = {content.sweep.seed(run) for run in content.sweep.members}
+    environment_of_template = jinja2.Environment(
+        loader=jinja2.PackageLoader("txf.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment_of_template.get_template("template.html").render(
+        title=title,
+        question=rest,
+        members=len(content.sweep.members),
+        arms=len(content.sweep.arms),
+        seeds=len(seeds),
+        counts=_counts(content),
+        split=content.split,
+        floor=None if content.floor is None else number(content.floor),
+        tuned=[short_keys(content.sweep.tuned)[key] for key in content.sweep.tuned],
+        verdicts=[_verdict(verdict) for verdict in content.verdicts],
+        table=_arms(content),
+        figures=figures,
+        kinds=_kinds(content),
+        troubles=_troubles(content),
+        appendix=_members(content),
+        command=command,
+        environment=environment,
+        seconds=_seconds(content.sweep),
+        drawn_with=f"matplotlib {matplotlib.__version__}",
+    )
