@@ -74,7 +74,21 @@ def epoch_rows(
         rows, int32 [batch]: numbers of rows.
         draws, uint32 [batch]: the draw numbers, modulo 2**32.
     """
-    draws = np.arange(step * batch_size, (step + 1) * batch_size, dtype=np.int64)
+    rows, draws = epoch_batches(num_rows, data_seed, step, 1, batch_size)
+    return rows[0], draws[0]
+
+
+def epoch_batches(
+    num_rows: int, data_seed: int, step: int, count: int, batch_size: int
+) -> tuple[Int32[np.ndarray, "{count} batch"], UInt32[np.ndarray, "{count} batch"]]:
+    """Return what `epoch_rows` gives for each of `count` steps, from `step` on.
+
+    Returns:
+        rows int32 and draws uint32: [count, batch].
+    """
+    first = step * batch_size
+    draws = np.arange(first, first + count * batch_size, dtype=np.int64)
+    draws = draws.reshape(count, batch_size)
     return draw_rows(num_rows, data_seed, draws), draws.astype(np.uint32)
 
 

@@ -162,8 +162,7 @@ def sentiment_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
             "tokens_lengths": lengths,
             "labels": np.array([number[label] for _, (_, label) in rows], np.int32),
         }
-        size = sum(len(text.encode()) for text in texts)
-        made[name] = Split(name, arrays, len(rows), take_labelled, len(rows), size, len(rows))
+        made[name] = Split(name, arrays, len(rows), partial(take_labelled), len(rows), 0, len(rows))
     return Dataset(tokenizer, tokenizer.vocab_size, made, len(labels), labels, notes)
 
 
@@ -201,9 +200,8 @@ def conll_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
             "tokens_lengths": lengths,
             "labels": pad_rows(tagged, data.context_length, np.int32)[0],
         }
-        size = sum(len(word.encode()) for _, (words, _) in rows for word in words)
         total = int(lengths.sum())
-        made[name] = Split(name, arrays, len(rows), take_labelled, total, size, len(rows))
+        made[name] = Split(name, arrays, len(rows), partial(take_labelled), total, 0, len(rows))
     return Dataset(tokenizer, tokenizer.vocab_size, made, len(labels), labels, notes)
 
 
@@ -251,9 +249,9 @@ def parallel_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
             check_ids(arrays[side], tokenizer.vocab_size, f"the {name} split")
             notes += cut_note(name, f"{side} sentences", ended, width)
             notes += unknown_note(name, encoded, tokenizer)
-        size = sum(len(target.encode()) for _, (_, target) in rows)
+        size = int(tokenizer.token_bytes[arrays["target"]].sum())
         total = int(arrays["target_lengths"].sum())
-        made[name] = Split(name, arrays, len(rows), take_pairs, total, size, len(rows))
+        made[name] = Split(name, arrays, len(rows), partial(take_pairs), total, size, len(rows))
     return Dataset(tokenizer, tokenizer.vocab_size, made, notes=notes)
 
 

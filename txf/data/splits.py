@@ -1,7 +1,7 @@
 """What a data set is to the rest of txf: a tokenizer, and for each split arrays and a `take`."""
 
 import dataclasses
-from collections.abc import Callable
+from functools import partial
 
 from txf.data.batches import Arrays, Batch
 from txf.data.tokenizers import Tokenizer
@@ -16,10 +16,12 @@ class Split:
         arrays: what `take` reads; compact integers.
         num_rows: rows an epoch.
         take: (arrays, rows int32 [batch], draws uint32 [batch]) -> batch. Pure, for numpy and jax
-            arrays alike, so that it may be a part of a compiled program.
+            arrays alike, so that it may be a part of a compiled program: a module's function and
+            hashable keywords, by which compiled programs can be kept.
         tokens: how many predictions an epoch makes (for overlapping windows: how many of them
             are different).
-        text_bytes: UTF-8 bytes of the text that is predicted, the separators not counted.
+        text_bytes: UTF-8 bytes of the text that is predicted, the separators not counted; 0 where
+            labels are predicted.
         documents: documents, sentences or pairs.
         floor_nats: the exact surprise of the text in nats, or None where it is unknown.
         kinds: names of the kinds of span that the batches' `kinds` number, or ().
@@ -28,7 +30,7 @@ class Split:
     name: str
     arrays: Arrays
     num_rows: int
-    take: Callable[..., Batch]
+    take: partial[Batch]
     tokens: int
     text_bytes: int
     documents: int

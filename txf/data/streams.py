@@ -89,7 +89,9 @@ def stream_split(
     text_bytes = sum(len(text.encode()) for text in corpus.texts)
     split, notes = array_split(config, name, arrays, tokenizer, text_bytes, len(corpus.texts))
     notes = unknown_note(name, corpus, stream, tokenizer) + notes
-    return dataclasses.replace(split, floor_nats=corpus.floor_nats, kinds=kinds), notes
+    # The surprise of a text says nothing about tokens guessed from both sides.
+    floor = corpus.floor_nats if config.task == "language_model" else None
+    return dataclasses.replace(split, floor_nats=floor, kinds=kinds), notes
 
 
 def array_split(
@@ -133,14 +135,16 @@ def array_split(
     if masked:
         if tokenizer.mask is None:
             raise UserError("the tokenizer has no <|mask|>; it was made for another task")
-        options = {
-            "data_seed": data.seed,
-            "fraction": data.masked_fraction,
-            "mask": tokenizer.mask,
-            "vocab_size": tokenizer.vocab_size,
-        }
-        take = partial(take_masked, take=take, options=options)
-        tokens = count_predictions(take, arrays, num_rows)
+        take = partial(
+            take_masked,
+            take=take.func,
+            options=tuple(take.keywords.items()),
+            data_seed=data.seed,
+            fraction=data.masked_fraction,
+            mask=tokenizer.mask,
+            vocab_size=tokenizer.vocab_size,
+        )
+        tokens, text_bytes = _count_predictions(take, arrays, num_rows, tokenizer)
     return Split(name, arrays, num_rows, take, tokens, text_bytes, documents), notes
 
 
@@ -150,16 +154,26 @@ def take_masked(
     draws: UInt32[Array | np.ndarray, "batch"],
     *,
     take: Callable[..., Batch],
-    options: dict[str, Any],
+    options: tuple[tuple[str, Any], ...],
+    **masking: Any,
 ) -> Batch:
-    """Take rows with `take` and corrupt them with `mask_tokens`."""
-    return mask_tokens(take(arrays, rows, draws), draws, **options)
+    """Take rows with `take(..., **options)` and corrupt them with `mask_tokens(**masking)`."""
+    batch = take(arrays, rows, draws, **dict(options))
+    return mask_tokens(batch, draws, **masking)
 
 
-def count_predictions(take: Callable[..., Batch], arrays: Arrays, num_rows: int) -> int:
-    """Return how many tokens are predicted when each row is drawn as evaluation draws it."""
-    total = 0
+def _count_predictions(
+    take: Callable[..., Batch], arrays: Arrays, num_rows: int, tokenizer: Tokenizer
+) -> tuple[int, int]:
+    """Return how many tokens are predicted when each row is drawn as evaluation draws it.
+
+    And how many bytes of text they stand for.
+    """
+    tokens = text_bytes = 0
     for start in range(0, num_rows, 4096):
         rows = np.arange(start, min(start + 4096, num_rows), dtype=np.int32)
-        total += int(take(arrays, rows, rows.astype(np.uint32))["weights"].sum())
-    return total
+        batch = take(arrays, rows, rows.astype(np.uint32))
+        chosen = batch["targets"][batch["weights"] > 0]
+        tokens += chosen.size
+        text_bytes += int(tokenizer.token_bytes[chosen].sum())
+    return tokens, text_bytes
