@@ -18,7 +18,6 @@ so -log p(character | text before it) follows exactly from the weights.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -30,7 +29,7 @@ _CACHED = 1000  # subsets kept for each list, which bounds the memory they take
 
 TEXT, VALUE, CHOOSE = range(3)  # the first entry of an operation
 
-AGREEING = frozenset("he He him his His girl son sister She".split())
+AGREEING = frozenset(["he", "He", "him", "his", "His", "girl", "son", "sister", "She"])
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _VOWELS = frozenset("aeiou")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from txf.data.storyworld import shapes
+from txf.data.storyworld import ending, events, opening
 from txf.data.storyworld.grammar import Choice
-from txf.data.storyworld.lexicon import FRAGILE, LIGHT, SHE, entries
+from txf.data.storyworld.lexicon import FRAGILE, LIGHT, SHE
+from txf.data.storyworld.lists import entries
 from txf.data.storyworld.teller import Teller
 
 _LIGHT = frozenset(option.value for option in entries(LIGHT))
@@ -23,15 +24,15 @@ def tell(story: Teller) -> None:
     """
     state = story.state
     state["giver"] = ""
-    story.choose(shapes.OPENING)
-    story.choose(shapes.POSSESSION)
-    story.choose(shapes.FRIEND)
+    story.choose(opening.OPENING)
+    story.choose(opening.POSSESSION)
+    story.choose(opening.FRIEND)
     topics = {"place", "act", "bt", "at", "close", "bed"}
-    if story.choose(shapes.PROLOGUE) == "likes":
+    if story.choose(opening.PROLOGUE) == "likes":
         topics.add("fav")
-        story.choose(shapes.OUTING)
-    if story.choose(shapes.ARRIVAL) == "bring":
-        story.choose(shapes.ACTIVITY)
+        story.choose(opening.OUTING)
+    if story.choose(opening.ARRIVAL) != "act":
+        story.choose(opening.ACTIVITY)
     if state["giver"]:
         topics.add("giver")
     _events(story, topics)
@@ -46,23 +47,26 @@ def _events(story: Teller, topics: set[str]) -> None:
     if story.state["at"] in _FRAGILE:
         about_things.add("break")
     about_children = {"food_a", "food_b", "hide_a", "hide_b", "race", "boxes"}
-    possible = about_things | about_children
-    while (event := story.choose(shapes.EVENTS.only(frozenset(possible)))) != "home":
+    possible = about_things | about_children | {"chat"}
+    while (event := story.choose(events.EVENTS.only(frozenset(possible)))) != "home":
+        if event == "chat":
+            possible.discard(event)
+            continue
         possible -= about_things if event in about_things else about_children
         possible.add("home")
         _EVENTS[event](story, event, topics)
 
 
 def _home(story: Teller, topics: set[str]) -> None:
-    """Tell of one to three topics, none twice, and close."""
+    """Tell of one or two topics, none twice, and close."""
     closings = topics & _CLOSING
-    for answered in range(4):
+    for answered in range(3):
         possible = topics if answered else topics - _CLOSING
-        told = story.choose(shapes.TALK.only(frozenset(possible if answered < 3 else closings)))
+        told = story.choose(ending.TALK.only(frozenset(possible if answered < 2 else closings)))
         if told in _CLOSING:
             break
         topics.discard(told)
-    story.choose(shapes.FINAL)
+    story.choose(ending.FINAL)
 
 
 def _cast(story: Teller, x: str) -> None:
@@ -87,73 +91,73 @@ def _repeat(story: Teller, choice: Choice, allowed: set[str], most: int) -> str:
 
 
 def _lost(story: Teller, event: str, topics: set[str]) -> None:
-    story.choose(shapes.SORROW)
-    finders = {"a", "b", "who"} if story.choose(shapes.HELP) == "stranger" else {"a", "b"}
-    finder = _repeat(story, shapes.SEARCH, finders, 2)
+    story.choose(events.SORROW)
+    finders = {"a", "b", "who"} if story.choose(events.HELP) == "stranger" else {"a", "b"}
+    finder = _repeat(story, events.SEARCH, finders, 2)
     if finder == "a":
-        story.choose(shapes.RELIEF)
+        story.choose(events.RELIEF)
         return
-    story.choose(shapes.THANKS_B if finder == "b" else shapes.THANKS_WHO)
+    story.choose(events.THANKS_B if finder == "b" else events.THANKS_WHO)
     topics.add(f"found_{finder}")
 
 
 def _stuck(story: Teller, event: str, topics: set[str]) -> None:
-    helper = _repeat(story, shapes.REACH, {"b", "who", "shoulders"}, 2)
-    story.choose(shapes.THANKS_WHO if helper == "who" else shapes.THANKS_B)
+    helper = _repeat(story, events.REACH, {"b", "who", "shoulders"}, 2)
+    story.choose(events.THANKS_WHO if helper == "who" else events.THANKS_B)
     if helper != "shoulders":
         topics.add("tool")
 
 
 def _break(story: Teller, event: str, topics: set[str]) -> None:
-    story.choose(shapes.BLAME)
-    story.choose(shapes.MEND)
-    story.choose(shapes.MENDED)
+    story.choose(events.BLAME)
+    story.choose(events.MEND)
+    story.choose(events.MENDED)
     topics.add("mended")
 
 
 def _trade(story: Teller, event: str, topics: set[str]) -> None:
-    story.choose(shapes.SWAP)
-    if story.choose(shapes.AFTER_SWAP) == "kept":
+    story.choose(events.SWAP)
+    if story.choose(events.AFTER_SWAP) == "kept":
         topics -= {"bt", "at", "bed", "giver"}
         topics.add("swapped")
 
 
 def _lunch(story: Teller, event: str, topics: set[str]) -> None:
     _cast(story, event[-1])
-    story.choose(shapes.HUNGRY)
-    fate = story.choose(shapes.SHARE)
+    story.choose(events.HUNGRY)
+    fate = story.choose(events.SHARE)
     if fate == "stolen":
-        story.choose(shapes.STOLEN)
+        story.choose(events.STOLEN)
     topics.add(fate)
 
 
 def _animal(story: Teller, event: str, topics: set[str]) -> None:
-    if story.choose(shapes.NEED) == "mother":
+    if story.choose(events.NEED) == "mother":
         topics.add("leaves")
         return
-    story.choose(shapes.NAMING)
-    topics.add(story.choose(shapes.PARTING))
+    story.choose(events.NAMING)
+    topics.add(story.choose(events.PARTING))
 
 
 def _hide(story: Teller, event: str, topics: set[str]) -> None:
     _cast(story, event[-1])
     holder = "a" if (event[-1] == "b") != ("swapped" in topics) else "b"
     story.state["yc"], story.state["yt"] = story.state[holder + "c"], story.state[holder + "t"]
-    _repeat(story, shapes.SEEK, {"found"}, 2)
-    story.choose(shapes.CAUGHT)
+    _repeat(story, events.SEEK, {"found"}, 2)
+    story.choose(events.CAUGHT)
     topics.add("hide")
 
 
 def _race(story: Teller, event: str, topics: set[str]) -> None:
-    _cast(story, story.choose(shapes.RESULT)[-1])
-    story.choose(shapes.PRAISE)
+    _cast(story, story.choose(events.RESULT)[-1])
+    story.choose(events.PRAISE)
     topics.add("won")
 
 
 def _boxes(story: Teller, event: str, topics: set[str]) -> None:
-    _cast(story, story.choose(shapes.TIP)[-1])
-    story.state["right"] = story.state[story.choose(shapes.CLUE)]
-    story.choose(shapes.OPENED)
+    _cast(story, story.choose(events.TIP)[-1])
+    story.state["right"] = story.state[story.choose(events.CLUE)]
+    story.choose(events.OPENED)
     topics.add("box")
 
 
