@@ -250,7 +250,7 @@ def make_case(name, seed):
     with torch.no_grad():
         for parameter in model.parameters():
             # Away from the zeros and ones that norms and biases start from, and without rounding.
-            noise = 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            noise = 0.5 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_((parameter + noise).float().double())
     batch = make_batch(name, generator)
     logits = model(batch)

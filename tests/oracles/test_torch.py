@@ -5,12 +5,12 @@ The fixtures come from make_fixtures.py, which is also asked for fresh cases whe
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
@@ -29,6 +29,7 @@ CASES = [
     "gpt",
 ]
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+GRADIENT_TOLERANCE = {"rtol": 1e-5, "atol": 2e-6}
 
 # Torch's names of parts, and txf's, applied in turn.
 RENAMED = [
@@ -104,7 +105,11 @@ class Case:
             for kind in ("param/", "grad/")
         )
 
-    def loss_and_logits(self, params):
+        self.losses = stored.get("losses")
+        self.optimizer = json.loads(str(stored.get("optimizer", "{}")))
+        self.evaluate = jax.jit(jax.value_and_grad(self._loss_and_logits, has_aux=True))
+
+    def _loss_and_logits(self, params):
         batch = self.batch
         sources = {key: batch[key] for key in ("source", "source_segments") if key in batch}
         logits = self.model.apply({"params": params}, batch["inputs"], batch["segments"], **sources)
@@ -112,28 +117,22 @@ class Case:
         return nats / weight, logits
 
 
+@cache
 def load(name, origin):
     if origin == "stored":
         with np.load(HERE / f"{name}.npz") as arrays:
-            return dict(arrays)
+            return Case(dict(arrays))
     pytest.importorskip("torch", reason="torch is not installed; the stored fixtures are tested")
     from tests.oracles.make_fixtures import make_case
 
-    return make_case(name, seed=1000)
+    return Case(make_case(name, seed=1000))
 
 
 @pytest.mark.parametrize("origin", ["stored", "live"])
 @pytest.mark.parametrize("name", CASES)
 def test_logits_loss_and_gradients_are_torchs(name, origin):
-    case = Case(load(name, origin))
-    sources = {key: case.batch[key] for key in ("source",) if key in case.batch}
-    shapes = jax.eval_shape(
-        lambda: case.model.init(jax.random.key(0), case.batch["inputs"], **sources)["params"]
-    )
-    assert jax.tree.map(jnp.shape, case.params) == jax.tree.map(jnp.shape, shapes)
-
-    evaluate = jax.jit(jax.value_and_grad(case.loss_and_logits, has_aux=True))
-    (loss, logits), gradients = evaluate(case.params)
+    case = load(name, origin)
+    (loss, logits), gradients = case.evaluate(case.params)
 
     real = np.asarray(case.batch["segments"]) > 0
     np.testing.assert_allclose(logits[real], case.logits[real], **TOLERANCE)
@@ -141,17 +140,26 @@ def test_logits_loss_and_gradients_are_torchs(name, origin):
     gradients, expected = flatten_dict(gradients, sep="/"), flatten_dict(case.gradients, sep="/")
     assert gradients.keys() == expected.keys()
     for path, gradient in gradients.items():
-        np.testing.assert_allclose(gradient, expected[path], **TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(gradient, expected[path], **GRADIENT_TOLERANCE, err_msg=path)
         if not path.endswith("key/bias"):  # a softmax does not change with it
-            assert np.abs(expected[path]).max() > 1e-3, path
+            # Also says that the model reads all that it is given.
+            assert np.abs(expected[path]).max() > 1e-4, path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torch_has_the_parameters_that_txf_makes(name):
+    case = load(name, "stored")
+    sources = {key: case.batch[key] for key in ("source",) if key in case.batch}
+    made = jax.eval_shape(
+        lambda: case.model.init(jax.random.key(0), case.batch["inputs"], **sources)["params"]
+    )
+    assert jax.tree.map(jnp.shape, made) == jax.tree.map(jnp.shape, case.params)
 
 
 @pytest.mark.parametrize("origin", ["stored", "live"])
 def test_steps_of_clipped_adamw_are_torchs(origin):
-    stored = load("gpt", origin)
-    case = Case(stored)
-    case.config.optimizer.update(json.loads(str(stored["optimizer"])))
-    losses = stored["losses"]
+    case = load("gpt", origin)
+    case.config.optimizer.update(case.optimizer)
     optimizer = make_optimizer(
         case.config.optimizer.name,
         case.config.optimizer.schedule,
@@ -159,18 +167,14 @@ def test_steps_of_clipped_adamw_are_torchs(origin):
         clips=True,
         decay_all=False,
     )
-
-    @jax.jit
-    def step(params, state):
-        loss, gradients = jax.value_and_grad(lambda p: case.loss_and_logits(p)[0])(params)
-        updates, state = optimizer.update(gradients, state, params)
-        norm = optax.tree.norm(gradients)
-        return optax.apply_updates(params, updates), state, loss, norm
-
-    params = jax.tree.map(jnp.asarray, case.params)
-    state = optimizer.init(params)
-    for expected in losses:
-        params, state, loss, norm = step(params, state)
+    update = jax.jit(optimizer.update)
+    params = case.params
+    state = jax.jit(optimizer.init)(params)
+    for expected in case.losses:
+        (loss, _), gradients = case.evaluate(params)
         np.testing.assert_allclose(loss, expected, **TOLERANCE)
+        norm = np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(gradients)))
         assert norm > case.config.optimizer.clip_norm  # otherwise clipping is not tested
-    assert losses[-1] < losses[0]
+        updates, state = update(gradients, state, params)
+        params = jax.tree.map(np.add, params, updates)
+    assert case.losses[-1] < case.losses[0]
