@@ -9,7 +9,7 @@ import sys
 
 from absl import flags
 
-from experiments import common
+from experiments import common, outcome
 from txf.config import default_config, flatten
 from txf.errors import UserError
 
@@ -50,7 +50,7 @@ def main(overrides: list[str]) -> None:
         for member in experiment.members
     }
     print(f"{experiment.question.splitlines()[0]}\n{estimate.varied(experiment)}", flush=True)
-    outcome = run_sweep(
+    finished = run_sweep(
         experiment,
         _WORKDIR.value,
         train=train,
@@ -58,23 +58,8 @@ def main(overrides: list[str]) -> None:
         progress=make_progress(sys.stdout, seconds),
         should_stop=common.should_stop,
     )
-    report(_WORKDIR.value)
-    outcome.raise_errors(_WORKDIR.value)
-
-
-def report(sweep_dir: str) -> None:
-    """Write results.csv and the report, and print the arms, the verdicts and the report's path."""
-    from txf.report import build_report
-    from txf.sweeps.hypotheses import evaluate_sweep
-    from txf.sweeps.reading import read_sweep
-    from txf.sweeps.table import arms_table, format_terminal, write_results
-
-    frame = write_results(sweep_dir)
-    sweep = read_sweep(sweep_dir)
-    print(f"\n{format_terminal(arms_table(frame, sweep.tuned), sweep.tuned)}\n")
-    for verdict in evaluate_sweep(sweep):
-        print(f"{verdict.verdict:>10}: {verdict.name} ({verdict.claim})")
-    print(f"\nreport: {build_report(sweep_dir)}", flush=True)
+    outcome.publish(_WORKDIR.value)
+    finished.raise_errors(_WORKDIR.value)
 
 
 def override_values(overrides: list[str]) -> dict[str, object]:

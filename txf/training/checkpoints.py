@@ -63,7 +63,7 @@ class Checkpoints:
         """
         self.wait()
         # The train step donates its buffers: what is written must be a copy of its own.
-        copy = jax.tree.map(jnp.copy, state)
+        copy = _copy(state)
         with self._failing("save"):
             self._manager.save(
                 step, args=ocp.args.Composite(state=ocp.args.StandardSave(copy)), metrics={"loss": loss}
@@ -134,6 +134,11 @@ class Checkpoints:
         except Exception as error:
             reason = str(error).split("\n")[0]
             raise RunError(f"cannot {verb} a checkpoint at {self.folder}: {reason}") from error
+
+
+@jax.jit
+def _copy(tree: Any) -> Any:
+    return jax.tree.map(jnp.copy, tree)
 
 
 def _loss_of(metrics: Any) -> float:

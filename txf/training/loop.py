@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -18,7 +17,7 @@ from txf.training.checkpoints import Checkpoints
 from txf.training.evaluation import evaluate
 from txf.training.logging import MetricsLog
 from txf.training.program import Program, prepare
-from txf.training.state import Tally, TrainState
+from txf.training.state import TrainState
 
 Progress = Callable[[Mapping[str, Any]], None]
 SECONDS_A_DISPATCH = 0.5  # how long the host lets the device run before it looks up
@@ -106,7 +105,7 @@ class _Session:
         count = min(to_event, training.steps - self.step, self._patience())
         draws = self._draws(self.step, count)
         self.state, self.metrics = self.program.compiled.train_steps(
-            self.state, self.program.data, draws, jnp.int32(count), self.program.hyper
+            self.state, self.program.data, draws, np.int32(count), self.program.hyper
         )
         self.step += count
         self.clock.count(self.metrics, count)
@@ -198,7 +197,7 @@ class _Session:
             "seconds": self.clock.total(),
         }
         self.log.write(self.step, "train", line)
-        self.state = self.state.replace(tally=Tally.empty())
+        self.state = self.state.forget()
         event = {"phase": "train", "step": self.step, "steps": self.config.training.steps}
         self.progress({**event, "loss": float(line["loss"]), "steps_per_second": rate})
 

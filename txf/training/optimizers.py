@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
@@ -40,7 +41,7 @@ def hyper_from_config(config: ConfigDict) -> Hyper:
         "init_scale": config.model.init_scale,
         **{name: optimizer[name] for name in Hyper._fields if name in optimizer},
     }
-    return Hyper(**{name: jnp.float32(value) for name, value in values.items()})
+    return Hyper(**{name: np.float32(value) for name, value in values.items()})
 
 
 def learning_rate_at(step: Int[Array, ""], hyper: Hyper, schedule: str) -> Float[Array, ""]:

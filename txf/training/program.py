@@ -158,10 +158,12 @@ def _compile(
     initialize = partial(init_state, model, spec)
     shapes = jax.eval_shape(initialize, hyper_from_config(config), np.uint32(0))
     places = parallel.state_shardings(mesh, shapes)
+    # Initialization runs once; on a CPU its random numbers take longer to optimize than to draw.
+    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     return Compiled(
         model=model,
         state_like=jax.tree.map(_with_sharding, shapes, places),
-        initialize=jax.jit(initialize, out_shardings=places),
+        initialize=jax.jit(initialize, out_shardings=places, compiler_options=quick),
         train_steps=take and _compile_train_steps(model, spec, take, mode, mesh, places),
         eval_step=jax.jit(
             partial(eval_step, model),

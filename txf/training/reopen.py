@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from txf.data.tokenizers import Tokenizer
-from txf.errors import UserError
+from txf.errors import RunError, UserError
 from txf.training.checkpoints import Checkpoints
 from txf.training.evaluation import evaluate
+from txf.training.logging import read_metrics
 from txf.training.optimizers import Params
 from txf.training.program import model_of, prepare
 from txf.training.run import RunFolder
+
+ELSEWHERE = 1e-3  # how far figures may lie apart, relative, on another platform than the run's
 
 
 class OpenedRun(NamedTuple):
@@ -64,8 +67,11 @@ def evaluate_run(
 ) -> tuple[int, dict[str, dict[str, float]]]:
     """Return (step, {split: metrics}) of a checkpoint, evaluated anew on the run's own data.
 
+    Without `step`: of the last step trained.
+
     Raises:
-        UserError, RunError: as `open_run`, or the data is not to be had.
+        UserError: there is no run or no such checkpoint, or the data is not to be had.
+        RunError: no checkpoint can be read.
     """
     folder = RunFolder.at(workdir)
     config = folder.config
@@ -83,6 +89,47 @@ def evaluate_run(
     }
 
 
+def check_run(workdir: str | os.PathLike[str], tolerance: float | None = None) -> list[str]:
+    """Evaluate every checkpoint of a finished run anew; return a line for each thing that differs.
+
+    The last checkpoint is held against result.json, all of them against metrics.jsonl. Figures must
+    be equal to the bit where the run was trained on a platform like this one, and else within
+    `ELSEWHERE`, relative; `tolerance` overrides both.
+    """
+    folder = RunFolder.at(workdir)
+    result = folder.result()
+    if result is None or result["status"] not in ("done", "diverged"):
+        return ["it is not finished" if result is None else f"it has {result['status']}"]
+    if tolerance is None:
+        tolerance = 0.0 if folder.was_made_here() else ELSEWHERE
+    lines = {(line["step"], line["split"]): line for line in read_metrics(folder.metrics)}
+    steps = _checkpoint_steps(folder)
+    problems = []
+    if result["steps"] not in steps:
+        problems.append(f"the checkpoint of its last step, {result['steps']}, is missing")
+    for step in steps:
+        try:
+            _, again = evaluate_run(workdir, step)
+        except (UserError, RunError) as error:
+            problems.append(str(error))
+            continue
+        line = lines.get((step, "valid"), {})
+        if step == result["steps"]:
+            problems += _differing(step, compare(result, again), tolerance)
+        valid = {key: value for key, value in line.items() if key not in ("step", "split")}
+        figures = compare({"valid": valid}, {"valid": again["valid"]})
+        problems += _differing(step, figures, tolerance)
+    return list(dict.fromkeys(problems))
+
+
+def _differing(step: int, figures: list[Figure], tolerance: float) -> list[str]:
+    return [
+        f"step {step} {figure.split} {figure.name}: recorded {figure.recorded}, now {figure.again}"
+        for figure in figures
+        if not figure.agrees(tolerance)
+    ]
+
+
 def compare(
     recorded: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]
 ) -> list[Figure]:
@@ -93,6 +140,16 @@ def compare(
         names = dict.fromkeys([*before, *after])
         figures += [Figure(split, name, before.get(name), after.get(name)) for name in names]
     return figures
+
+
+def _checkpoint_steps(folder: RunFolder) -> list[int]:
+    if not folder.checkpoints.exists():
+        return []
+    checkpoints = Checkpoints(folder.checkpoints, read_only=True)
+    try:
+        return checkpoints.steps()
+    finally:
+        checkpoints.close()
 
 
 def _restore(folder: RunFolder, like: Any, step: int | None) -> tuple[int, Any]:

@@ -90,6 +90,11 @@ class RunFolder:
         path = self.path / "result.json"
         return files.read_json(path) if path.exists() else None
 
+    def was_made_here(self) -> bool:
+        """Tell whether this process computes as the one did that trained the run, to the bit."""
+        path = self.path / "environment.json"
+        return path.exists() and files.read_json(path)["computes_as"] == computes_as()
+
     def write_result(self, result: dict[str, Any]) -> None:
         """Write result.json, whole or not at all."""
         files.write_json(self.path / "result.json", result)
@@ -137,7 +142,6 @@ def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> Non
     """Write environment.json: what this run runs on, and each time it was begun or continued."""
     path = folder.path / "environment.json"
     starts = files.read_json(path)["starts"] if path.exists() else []
-    devices = jax.devices()
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -148,15 +152,34 @@ def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> Non
         {
             "python": platform.python_version(),
             "platform": platform.platform(),
-            "device": devices[0].device_kind,
-            "backend": devices[0].platform,
-            "device_count": len(devices),
+            "computes_as": computes_as(),
             "process_count": jax.process_count(),
             "versions": {name: _version(name) for name in _LIBRARIES},
             "git_commit": _git_commit(),
             "starts": [*starts, start],
         },
     )
+
+
+def computes_as() -> dict[str, Any]:
+    """Return what two processes must have in common to round alike."""
+    devices = jax.devices()
+    return {
+        "backend": devices[0].platform,
+        "device": _processor() if devices[0].platform == "cpu" else devices[0].device_kind,
+        "device_count": len(devices),
+        "jaxlib": _version("jaxlib"),
+    }
+
+
+def _processor() -> str:
+    """Return the processor's name: which instructions it has decides how sums are rounded."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 _LIBRARIES = ("txf", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")

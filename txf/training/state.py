@@ -4,7 +4,7 @@ from typing import Any
 
 import flax.struct
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 
@@ -18,7 +18,7 @@ class Tally(flax.struct.PyTreeNode):
     @classmethod
     def empty(cls) -> "Tally":
         """Return the tally of no steps."""
-        return cls(nats=jnp.float32(0), weight=jnp.float32(0), bad_step=jnp.int32(-1))
+        return cls(nats=np.float32(0), weight=np.float32(0), bad_step=np.int32(-1))
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -33,3 +33,8 @@ class TrainState(flax.struct.PyTreeNode):
     def key(self) -> jax.Array:
         """Return the key that this step's randomness is derived from."""
         return jax.random.fold_in(jax.random.wrap_key_data(self.rng), self.step)
+
+    def forget(self) -> "TrainState":
+        """Return this state with an empty tally, where the old one lies: what was logged is done."""
+        places = jax.tree.map(lambda leaf: leaf.sharding, self.tally)
+        return self.replace(tally=jax.device_put(Tally.empty(), places))

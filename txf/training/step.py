@@ -84,7 +84,7 @@ def init_state(model: nn.Module, spec: StepSpec, hyper: Hyper, seed: UInt32[Arra
         params=params,
         opt_state=spec.optimizer_with(hyper).init(params),
         rng=jax.random.key_data(train_key),
-        tally=Tally.empty(),
+        tally=jax.tree.map(jnp.asarray, Tally.empty()),
     )
 
 
