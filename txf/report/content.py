@@ -51,15 +51,19 @@ class Content:
         """An arm's values of a column by seed, finished runs only."""
         found = {}
         for row in self.chosen[arm]:
-            value = row[column] if column in row else None
-            if row["status"] == "done" and value is not None and not pd.isna(value):
-                if math.isfinite(value):
-                    found[self.sweep.seed(self.runs[row["member"]])] = float(value)
+            value = row.get(column)
+            if row["status"] == "done" and not pd.isna(value) and math.isfinite(value):
+                found[self.sweep.seed(self.runs[row["member"]])] = float(value)
         return found
 
     def estimate(self, arm: str, column: str) -> Estimate:
         """Mean and 95 % interval of an arm's values of a column."""
         return mean_interval(self.values(arm, column).values())
+
+    def diverged(self, arm: str) -> tuple[int, int]:
+        """How many of an arm's runs at its best setting diverged, and how many it has."""
+        rows = self.chosen[arm]
+        return sum(row["status"] == "diverged" for row in rows), len(rows)
 
     def has(self, column: str) -> bool:
         """Whether any chosen, finished run has a value in the column."""
@@ -67,7 +71,7 @@ class Content:
 
     @functools.cached_property
     def floor(self) -> float | None:
-        """The corpus's exact entropy in nats a token, where it is known and the same for all arms."""
+        """The corpus's exact entropy, nats a token, where it is known and the same for all arms."""
         name = f"{self.split}_floor"
         floors = [v for arm in self.chosen for v in self.values(arm, name).values()]
         if not floors or max(floors) - min(floors) > 1e-6 * max(1.0, abs(max(floors))):

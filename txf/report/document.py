@@ -25,25 +25,40 @@ from txf.sweeps.table import compact, write_results
 
 REPORT, FIGURE_FOLDER = "report.html", "figures"
 
+# Title and text of each figure.
 CAPTIONS = {
-    "loss_by_arm": "Every arm, best first. Ticks are seeds, the dot is their mean, the bar its 95 % "
-    "t-interval; a hollow dot has no interval.",
-    "loss_by_factor": "Loss by each factor, among arms that differ in it alone. Left: mean with its "
-    "95 % t-interval over seeds, ticks the seeds. Right: the difference from the reference level (◇) "
-    "over paired seeds, with the 95 % interval of the differences. Seeds move all arms together, so "
-    "read differences on the right.",
-    "accuracy_by_factor": "Accuracy by each factor, drawn as the loss above.",
-    "learning_curves": "Validation loss over training, each arm at its best setting. Lines are means "
-    "over seeds, bands their range; a dashed line with a cross is a run that diverged.",
-    "loss_by_cost": "Loss against parameters and against training FLOPs a token (forward and "
-    "backward), mean and 95 % t-interval; the grey line joins the arms that no cheaper arm beats.",
-    "tuning": "Validation loss by the tuned value: mean and range over seeds. The filled dot is the "
-    "value each arm is judged at; a cross marks a value at which runs diverged.",
+    "loss_by_arm": (
+        "Every arm, best first",
+        "Ticks are seeds, the dot is their mean, the bar its 95\u00a0% t-interval; a hollow dot "
+        "has no interval.",
+    ),
+    "loss_by_factor": (
+        "Loss by each factor, among arms that differ in it alone",
+        "Left: mean with its 95\u00a0% t-interval, ticks are seeds. Right: difference from the "
+        "reference level (◇) over paired seeds, with the 95\u00a0% interval of the differences. "
+        "A seed moves all arms together, so it is the right side that tells levels apart.",
+    ),
+    "accuracy_by_factor": ("Accuracy by each factor", "Drawn as the loss above."),
+    "learning_curves": (
+        "Validation loss over training",
+        "Each arm at its best setting: mean over seeds, the band their range. A dashed line with a "
+        "cross is a run that diverged.",
+    ),
+    "loss_by_cost": (
+        "Loss against parameters and against training FLOPs a token",
+        "Mean and 95\u00a0% t-interval; FLOPs are of the forward and backward pass. The grey line "
+        "joins the arms that no cheaper arm beats. Arms of equal cost are drawn side by side.",
+    ),
+    "tuning": (
+        "Validation loss by the tuned value",
+        "Mean and range over the seeds that finished. The filled dot is the value each arm is "
+        "judged at; a cross marks a value at which runs diverged.",
+    ),
 }
 
 
 def write_report(sweep_dir: epath.PathLike) -> epath.Path:
-    """Write the report, its figures, results.csv and verdicts.json; see `txf.report.build_report`."""
+    """Write the report, its figures, results.csv and verdicts.json; see `build_report`."""
     folder = epath.Path(sweep_dir)
     write_results(folder)
     write_verdicts(folder)
@@ -72,7 +87,8 @@ def _write_figures(content: Content, folder: epath.Path) -> list[dict[str, str]]
                 path.unlink()
         if files:
             data = base64.b64encode(files["svg"]).decode()
-            drawn.append({"name": name, "data": data, "caption": CAPTIONS[name]})
+            title, caption = CAPTIONS[name]
+            drawn.append({"name": name, "data": data, "title": title, "caption": caption})
     return drawn
 
 
@@ -172,6 +188,7 @@ def _arms(content: Content) -> dict[str, Any]:
         "metrics": [text for _, text in columns],
         "tuned": [short[key] for key in tuned],
         "rows": rows,
+        "left_out": any(row["left_out"] for row in rows),
     }
 
 
@@ -232,7 +249,7 @@ def _troubles(content: Content) -> list[dict[str, str]]:
     for run in content.sweep.members:
         if run.status == "done":
             continue
-        why = texts[run.status] if run.status in texts else ""
+        why = texts.get(run.status, "")
         if run.status in ("failed", "diverged"):
             result = dict(run.result)
             why = str(result.get("error") or "")
@@ -276,7 +293,7 @@ def report_html(content: Content, figures: list[dict[str, str]]) -> str:
 
     Args:
         content: what `txf.report.content.gather` returns.
-        figures: name, base64 SVG and caption of each figure.
+        figures: name, title, caption and base64 SVG of each figure.
     """
     title, rest = _split_question(content.sweep.question)
     command, environment = _environment(content.sweep)
@@ -295,6 +312,7 @@ def report_html(content: Content, figures: list[dict[str, str]]) -> str:
         arms=len(content.sweep.arms),
         seeds=len(seeds),
         counts=_counts(content),
+        waiting=content.count("unfinished") + content.count("missing"),
         split=content.split,
         floor=None if content.floor is None else number(content.floor),
         tuned=[short_keys(content.sweep.tuned)[key] for key in content.sweep.tuned],
@@ -305,7 +323,7 @@ def report_html(content: Content, figures: list[dict[str, str]]) -> str:
         troubles=_troubles(content),
         appendix=_members(content),
         command=command,
-        environment=environment,
+        environment={key.removeprefix("versions."): v for key, v in environment.items()},
         seconds=_seconds(content.sweep),
         drawn_with=f"matplotlib {matplotlib.__version__}",
     )

@@ -1,8 +1,9 @@
 """How a sweep is laid out on paper: its factors, which arms share a panel, and each arm's colour.
 
-Two shapes of sweep are common.  In a grid every combination of levels is an arm: one factor gives the
-colour, the combinations of the others give the panels.  In a chain one factor moves at a time around
-a base: every factor gets a panel and a hue, its levels run from light to dark, and the base is black.
+Two shapes of sweep are common.  In a grid every combination of levels is an arm: one factor gives
+the colour, the combinations of the others give the panels.  In a chain one factor moves at a time
+around a base: every factor gets a panel and a hue, its levels run from light to dark, and the base
+is black.
 An arm has one colour throughout a report.
 """
 
@@ -80,8 +81,9 @@ class Layout:
         strata: for each factor (by position) the sets of arms that differ in it alone.
         panels: arms by panel.
         colours: each arm's colour.
-        legend: label and colour of the levels that colours stand for; empty where every arm has its
-            own.
+        legend: label and colour of the levels that colours stand for; empty where every arm has
+            its own.
+        coloured: the factor that gives the colour; empty where none does.
     """
 
     factors: tuple[Factor, ...]
@@ -89,6 +91,7 @@ class Layout:
     panels: tuple[Panel, ...]
     colours: Mapping[str, str]
     legend: Mapping[str, str]
+    coloured: str = ""
 
 
 def level_of(sweep: SweepRecord, arm: str, keys: Sequence[str]) -> Level:
@@ -152,7 +155,7 @@ def level_colours(factor: Factor, hue: str | None = None) -> dict[Level, str]:
     count = len(factor.levels)
     if hue is None and not factor.numeric and count <= len(PALETTE):
         return dict(zip(factor.levels, PALETTE, strict=False))
-    steps = [0.5 - 1.0 * i / max(1, count - 1) for i in range(count)]
+    steps = [0.4 - 0.9 * i / max(1, count - 1) for i in range(count)]
     return {
         level: shade(hue or PALETTE[0], step)
         for level, step in zip(factor.levels, steps, strict=True)
@@ -200,7 +203,7 @@ def _grid(
     legend = {
         f"{factor.name} = {factor.labels[level]}": colour for level, colour in by_level.items()
     }
-    return Layout(factors, strata, panels, colours, legend)
+    return Layout(factors, strata, panels, colours, legend, factor.name)
 
 
 def _chain(

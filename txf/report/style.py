@@ -2,14 +2,14 @@
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, FAINT, RULE = "#222222", "#777777", "#dddddd"
-WIDTH = 7.4  # inches; the report's text column
+WIDTH = 8.6  # inches; the report's text column
+NARROW = 5.6  # of a figure with one panel
 
 _STYLE = {
     "axes.axisbelow": True,
@@ -50,7 +50,7 @@ _STYLE = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in the report's style inside this context, and leave matplotlib's settings as they were."""
+    """Draw in the report's style inside this context; matplotlib's settings are restored after."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
@@ -65,59 +65,3 @@ def render(figure: Figure, kind: str) -> bytes:
         buffer, format=kind, metadata=metadata, dpi=160, bbox_inches="tight", pad_inches=0.06
     )
     return buffer.getvalue()
-
-
-def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Move positions apart to at least `gap`, each as little as possible; keeps their order.
-
-    Labels at the ends of lines use it.  Runs of labels that touch are centred on the mean of where
-    they want to be (isotonic regression on positions less their rank times gap).
-    """
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    blocks: list[list[float]] = []  # mean of wish, number of members
-    for rank, index in enumerate(order):
-        blocks.append([positions[index] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            wish, count = blocks.pop()
-            last = blocks[-1]
-            last[0] = (last[0] * last[1] + wish * count) / (last[1] + count)
-            last[1] += count
-    placed = [wish for wish, count in blocks for _ in range(int(count))]
-    result = [0.0] * len(positions)
-    for rank, index in enumerate(order):
-        result[index] = placed[rank] + rank * gap
-    return result
-
-
-def end_labels(
-    axes: Axes, ends: Sequence[tuple[float, float]], labels: Sequence[str], colours: Sequence[str]
-) -> None:
-    """Name lines at their right ends, in their colours, moved apart where they would touch.
-
-    Call after the axes' limits are final.
-
-    Args:
-        axes: linear in y.
-        ends: x and y of each line's end.
-        labels: one a line.
-        colours: one a line.
-    """
-    if not ends:
-        return
-    low, high = axes.get_ylim()
-    height = axes.get_position().height * axes.figure.get_figheight() * 72
-    gap = (high - low) * 9.5 / max(height, 1.0)
-    tall = [min(max(y, low), high) for _, y in ends]
-    for (x, _), want, y, label, colour in zip(
-        ends, tall, spread(tall, gap), labels, colours, strict=True
-    ):
-        axes.annotate(
-            label,
-            (x, want),
-            xytext=(1.015, (y - low) / (high - low)),
-            textcoords="axes fraction",
-            color=colour,
-            fontsize=8,
-            va="center",
-            annotation_clip=False,
-        )

@@ -145,7 +145,13 @@ def matched_pairs(
         arms = [(arm, partners[rest(arm)]) for arm in left if rest(arm) in partners]
         short = short_keys(open_keys)
         over = ", ".join(short[key] for key in open_keys)
-        notes = [*notes, f"a seed's mean over {len(arms)} matched pairs of arms ({over})"]
+        if len(arms) > 1:
+            notes = [*notes, f"a seed's mean over {len(arms)} pairs of arms, equal in {over}"]
+        elif arms:
+            common = dict(zip(open_keys, rest(arms[0][0]), strict=True))
+            notes = [*notes, f"compared at {say(common)}"]
+        else:
+            notes = [*notes, f"no two arms are equal in {over}"]
     sides = [
         (side_of(sweep, a, metric, reduce), side_of(sweep, b, metric, reduce)) for a, b in arms
     ]

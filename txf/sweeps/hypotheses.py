@@ -166,7 +166,7 @@ class Difference(Hypothesis):
         verdict = judge(estimate, self.direction, threshold)
         notes = notes + pair_notes(pairs)
         if metric != "diverged" and self.reduce == "best":
-            verdict, notes = _weigh_divergence(
+            verdict, estimate, notes = _weigh_divergence(
                 pairs, metric, self.direction, estimate, verdict, notes
             )
         return _verdict(self, verdict, metric, estimate, 0.95, notes)
@@ -503,20 +503,16 @@ def _weigh_divergence(
     estimate: Estimate,
     verdict: str,
     notes: list[str],
-) -> tuple[str, list[str]]:
+) -> tuple[str, Estimate, list[str]]:
     """Let diverged runs count as worse than any finished one; see the module's docstring."""
-    for_claim, against = (
-        [b for _, b in pairs],
-        [a for a, _ in pairs],
-    )  # left is claimed to be better
+    # Left is claimed to be better: diverged runs on the right speak for the claim.
+    for_claim, against = [b for _, b in pairs], [a for a, _ in pairs]
     lower = lower_is_better(metric)
     if not any(side.diverged for side in (*for_claim, *against)):
-        return verdict, notes
+        return verdict, estimate, notes
     if lower is None:
-        return "undecided", [
-            *notes,
-            f"whether a diverged run is better or worse in {metric} is unknown",
-        ]
+        note = f"whether a diverged run is better or worse in {metric} is unknown"
+        return "undecided", estimate, [*notes, note]
     if lower != (direction == "less"):
         for_claim, against = against, for_claim
 
@@ -525,23 +521,18 @@ def _weigh_divergence(
 
     pro, con = count(for_claim), count(against)
     if estimate.n == 0 and pro[1] and con[1]:
-        tail = SIGNIFICANCE + 1e-12
-        if more_events(*pro, *con) <= tail:
-            return "supported", [
-                *notes,
-                "decided by the numbers of diverged runs (Fisher's exact test)",
-            ]
-        if more_events(*con, *pro) <= tail:
-            return "refuted", [
-                *notes,
-                "decided by the numbers of diverged runs (Fisher's exact test)",
-            ]
-        return "undecided", notes
+        agree, disagree = more_events(*pro, *con), more_events(*con, *pro)
+        p_value = min(agree, disagree)
+        estimate = dataclasses.replace(estimate, p_value=p_value)
+        if p_value > SIGNIFICANCE + 1e-12:
+            return "undecided", estimate, notes
+        note = "decided by the numbers of diverged runs (Fisher's exact test)"
+        return ("supported" if agree < disagree else "refuted"), estimate, [*notes, note]
     if (verdict == "supported" and con[0] > 0) or (verdict == "refuted" and pro[0] > 0):
         word = "favours" if verdict == "supported" else "contradicts"
         note = f"the interval {word} the claim, but only among runs that did not diverge"
-        return "undecided", [*notes, note]
-    return verdict, notes
+        return "undecided", estimate, [*notes, note]
+    return verdict, estimate, notes
 
 
 def _verdict(
