@@ -155,7 +155,7 @@ def describe(
     arms = len({member.arm for member in experiment.members})
     lines.append(f"{len(experiment.members)} members in {arms} arms; what varies:")
     for key in experiment.keys:
-        values = dict.fromkeys(format_value(m.overrides[key]) for m in experiment.members)
+        values = _values(experiment, key)
         tuned = " (each arm at its own best)" if key in experiment.tuned else ""
         lines.append(f"  {key}: {', '.join(values)}{tuned}")
     seconds = {
@@ -200,11 +200,17 @@ def describe(
 def varied(experiment: Experiment) -> str:
     """Return what varies in one line: `depth (1, 2), norm_placement (pre, post), seed (0, 1)`."""
     short = short_keys(experiment.keys)
-    parts = []
-    for key in experiment.keys:
-        values = dict.fromkeys(format_value(m.overrides[key]) for m in experiment.members)
-        parts.append(f"{short[key]} ({', '.join(values)})")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{short[key]} ({', '.join(_values(experiment, key))})" for key in experiment.keys
+    )
+
+
+def _values(experiment: Experiment, key: str) -> list[str]:
+    """Return the values the key takes: numbers by size, others as they come."""
+    values = list(dict.fromkeys(member.overrides[key] for member in experiment.members))
+    if all(isinstance(value, (int, float)) for value in values):
+        values.sort()
+    return [format_value(value) for value in values]
 
 
 @functools.lru_cache(maxsize=64)
