@@ -80,18 +80,24 @@ def learning_curves(content: Content) -> Figure | None:
         labelled.append((axes, ends))
     for axes in grid:
         draw_floor(axes, content)
-    _label_lines(content, labelled)
+    _label_lines(content, labelled, columns)
     bottom_label(grid, columns, "step")
     return figure
 
 
 def _label_lines(
-    content: Content, labelled: Sequence[tuple[Axes, list[tuple[tuple[float, float], str, str]]]]
+    content: Content,
+    labelled: Sequence[tuple[Axes, list[tuple[tuple[float, float], str, str]]]],
+    columns: int,
 ) -> None:
-    """Name the lines of all panels at their ends, once the limits they share are final."""
+    """Name the lines of all panels at their ends, once the limits they share are final.
+
+    What the names are levels of stands above those of the panel at the top right, where there is
+    room.
+    """
     for i, (axes, ends) in enumerate(labelled):
         if 0 < len(ends) <= 2 * MANY:
-            heading = content.layout.coloured if i == 0 else ""
+            heading = content.layout.coloured if i == min(columns, len(labelled)) - 1 else ""
             end_labels(axes, *zip(*ends, strict=True), heading=heading)
 
 
@@ -146,7 +152,7 @@ def tuning(content: Content) -> Figure | None:
         for i, (x, arm) in enumerate(crosses):
             height = 0.96 - 0.07 * sum(earlier == x for earlier, _ in crosses[:i])
             mark_diverged(axes, x, content.layout.colours[arm], height=height)
-    _label_lines(content, labelled)
+    _label_lines(content, labelled, columns)
     bottom_label(grid, columns, short_keys(content.sweep.tuned)[key])
     return grid[0].figure
 

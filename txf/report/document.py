@@ -47,7 +47,7 @@ CAPTIONS = {
     "loss_by_cost": (
         "Loss against parameters and against training FLOPs a token",
         "Mean and 95\u00a0% t-interval; FLOPs are of the forward and backward pass. The grey line "
-        "joins the arms that no cheaper arm beats. Arms of equal cost are drawn side by side.",
+        "joins the arms that no cheaper arm beats. Arms of (nearly) equal cost stand side by side.",
     ),
     "tuning": (
         "Validation loss by the tuned value",
@@ -298,14 +298,14 @@ def report_html(content: Content, figures: list[dict[str, str]]) -> str:
     title, rest = _split_question(content.sweep.question)
     command, environment = _environment(content.sweep)
     seeds = {content.sweep.seed(run) for run in content.sweep.members}
-    environment_of_template = jinja2.Environment(
-        loader=jinja2.PackageLoader("txf.report", "."),
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("txf.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment_of_template.get_template("template.html").render(
+    return templates.get_template("report.html").render(
         title=title,
         question=rest,
         members=len(content.sweep.members),

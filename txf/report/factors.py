@@ -74,21 +74,20 @@ def _lines(content: Content, column: str, factor: Factor, strata: Sequence[Strat
 def _mean_line(
     content: Content, column: str, factor: Factor, strata: Sequence[Stratum]
 ) -> list[Line]:
-    """Each seed's mean over the strata that have every level, for seeds that all of those have."""
+    """Each seed's mean over the strata that have all seeds at every level; the name says how many.
+
+    A run that diverged or failed takes its stratum out of the mean, and not its seed.
+    """
     levels = [lv for lv in factor.levels if any(lv in s.arms for s in strata)]
     tables = [
         {lv: content.values(stratum.arms[lv], column) for lv in levels}
         for stratum in strata
         if all(lv in stratum.arms for lv in levels)
     ]
-    tables = [table for table in tables if all(table.values())]
+    seeds = list(dict.fromkeys(s for table in tables for found in table.values() for s in found))
+    tables = [table for table in tables if all(s in table[lv] for lv in levels for s in seeds)]
     if not tables:
         return []
-    seeds = [
-        seed
-        for seed in tables[0][levels[0]]
-        if all(seed in table[lv] for table in tables for lv in levels)
-    ]
     values = {
         lv: {s: math.fsum(table[lv][s] for table in tables) / len(tables) for s in seeds}
         for lv in levels

@@ -4,7 +4,7 @@ All draw with explicit Figure objects: no pyplot, no state that one figure could
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -95,12 +95,10 @@ def loss_by_cost(content: Content) -> Figure | None:
                 front.append((x, y))
                 lowest = y
         axes.plot(*zip(*front, strict=True), color=RULE, lw=2.4, zorder=1)
-        reach = math.log(max(x for x, _ in points.values()) / min(x for x, _ in points.values()))
-        for x in {x: None for x, _ in points.values()}:
-            here = [arm for arm in content.ranking if arm in points and points[arm][0] == x]
-            for shift, arm in zip(side_by_side(len(here)), here, strict=True):  # side by side
-                beside = x * math.exp(0.16 * shift * reach)
-                draw_interval(axes, beside, points[arm][1], content.layout.colours[arm])
+        costs_of = {arm: points[arm][0] for arm in content.ranking if arm in points}
+        for arm, x in _apart(costs_of).items():
+            size = 5.5 if len(points) <= 2 * MANY else 4.0
+            draw_interval(axes, x, points[arm][1], content.layout.colours[arm], size=size)
         log_axis(axes, [x for x, _ in points.values()])
         axes.margins(x=0.08, y=0.08)
         axes.set_xlabel(label)
@@ -111,6 +109,24 @@ def loss_by_cost(content: Content) -> Figure | None:
         _name_points(grid[-1], drawn[-1][1], content)
     draw_legend(figure, content)
     return figure
+
+
+def _apart(costs: Mapping[str, float]) -> dict[str, float]:
+    """Costs for a logarithmic axis, with arms of nearly equal cost moved side by side, in order."""
+    reach = math.log(max(costs.values()) / min(costs.values()))
+    clusters: list[list[str]] = []
+    for arm in sorted(costs, key=lambda arm: costs[arm]):  # a stable sort: ties keep their order
+        if clusters and math.log(costs[arm] / costs[clusters[-1][0]]) < 0.03 * reach:
+            clusters[-1].append(arm)
+        else:
+            clusters.append([arm])
+    logs = [math.log(costs[cluster[0]]) for cluster in clusters]
+    gap = min((b - a for a, b in zip(logs, logs[1:], strict=False)), default=reach)
+    placed = {}
+    for cluster in clusters:
+        for shift, arm in zip(side_by_side(len(cluster)), cluster, strict=True):
+            placed[arm] = costs[arm] * math.exp(shift * min(gap, 0.5 * reach))
+    return placed
 
 
 def _name_points(axes: Axes, points: dict[str, tuple[float, Estimate]], content: Content) -> None:
