@@ -29,7 +29,6 @@ CASES = [
     "gpt",
 ]
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
-GRADIENT_TOLERANCE = {"rtol": 1e-5, "atol": 2e-6}
 
 # Torch's names of parts, and txf's, applied in turn.
 RENAMED = [
@@ -140,10 +139,12 @@ def test_logits_loss_and_gradients_are_torchs(name, origin):
     gradients, expected = flatten_dict(gradients, sep="/"), flatten_dict(case.gradients, sep="/")
     assert gradients.keys() == expected.keys()
     for path, gradient in gradients.items():
-        np.testing.assert_allclose(gradient, expected[path], **GRADIENT_TOLERANCE, err_msg=path)
+        largest = np.abs(expected[path]).max()
+        # Many of a float32 sum's terms cancel: its error is that of the large ones.
+        tolerance = {"rtol": 1e-5, "atol": max(1e-5 * largest, 1e-6)}
+        np.testing.assert_allclose(gradient, expected[path], **tolerance, err_msg=path)
         if not path.endswith("key/bias"):  # a softmax does not change with it
-            # Also says that the model reads all that it is given.
-            assert np.abs(expected[path]).max() > 1e-4, path
+            assert largest > 1e-4, path
 
 
 @pytest.mark.parametrize("name", CASES)
