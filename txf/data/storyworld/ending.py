@@ -10,7 +10,7 @@ from txf.data.storyworld.lists import define, shapes
 
 define(
     "WAITING",
-    "waiting at the door:2 | in the kitchen:2 | baking bread | reading a book "
+    "waiting at the door:2 | in the kitchen:2 | baking bread | reading the paper "
     "| sitting by the fire | peeling carrots | feeding the hens | washing up "
     "| playing the piano | mending socks | sweeping the stairs | watering the flowers",
 )
@@ -62,11 +62,11 @@ TALK = shapes(
     1 box | "Who told you where to look, {y!}?" asked {g}. "{x!} did," said {y!} {=HOW}.
     2 bt | "What colour is your {bt}, {b!}?" asked {g}. "My {bt} is {bc}," {b} told {g.him}.
     2 at | "Do you still have your {at}, {a!}?" asked {g}. {a} held up the {ac} {at}.
-    6 close | {g} {=GLADDENED} and gave them {=TREATS}.
-    4 close | "What {trait.a} {trait} {a.girl} you are, {a!}," said {g}, and {g.he} {=GLADDENED}.
-    8 fav | For supper they had {fav}, because {a} liked it so much.
-    6 bed | Then it was time for bed, and {a} put the {ac} {at} {=BESIDE}.
-    4 giver | In bed {a} thought of {giver}, who had given {a.him} the {at}.
+    12 close | {g} {=GLADDENED} and gave them {=TREATS}.
+    8 close | "What {trait.a} {trait} {a.girl} you are, {a!}," said {g}, and {g.he} {=GLADDENED}.
+    16 fav | For supper they had {fav}, because {a} liked it so much.
+    12 bed | Then it was time for bed, and {a} put the {ac} {at} {=BESIDE}.
+    8 giver | In bed {a} thought of {giver}, who had given {a.him} the {at}.
     """,
 )
 

@@ -52,10 +52,10 @@ HELP = shapes(
 SEARCH = shapes(
     "SEARCH",
     """
-    2 again | {b} {=LOOKED} {spot=SPOTS/spot/seen}, but it was not there.
-    2 again | They {=LOOKED} {spot=SPOTS/spot/seen}, but found only {a =ADJECTIVES} {=JUNK}.
+    1 again | {b} {=LOOKED} {spot=SPOTS/spot/seen}, but it was not there.
+    1 again | They {=LOOKED} {spot=SPOTS/spot/seen}, but found only {a =ADJECTIVES} {=JUNK}.
     1 again | {a} {=LOOKED} {spot=SPOTS/spot/seen}, but there was only {a =ADJECTIVES} {=JUNK}.
-    2 b | Then {b} {=LOOKED} {nook=SPOTS/spot/seen}, and there was the {ac} {at}!
+    3 b | Then {b} {=LOOKED} {nook=SPOTS/spot/seen}, and there was the {ac} {at}!
     1 b | "Look!" {b} {=CRIED}. There lay the {ac} {at}, {nook=SPOTS/spot/seen}.
     1 a | At last {a} {=LOOKED} {nook=SPOTS/spot/seen} and saw {a.his} {ac} {at}.
     2 who | In the end the {who} found the {ac} {at} {nook=SPOTS/spot/seen}.
@@ -188,7 +188,7 @@ LUNCH = shapes(
     "LUNCH",
     """
     2 food_x | Soon they were hungry. {X} had {a =ADJECTIVES} {food=FOODS}, but {Y} had nothing.
-    1 food_x | At noon {X} took {a food=FOODS} out of {X.his} bag. {Y} had forgotten {Y.his} lunch.
+    1 food_x | Later {X} took {a food=FOODS} out of {X.his} bag. {Y} had forgotten {Y.his} lunch.
     """,
 )
 define("VERY", "Very:2 | A little | Yes, I am:2 | Oh yes | Like a wolf")
@@ -285,10 +285,10 @@ HIDE = shapes(
 SEEK = shapes(
     "SEEK",
     """
-    3 again | {x.He} {=LOOKED} {spot=SPOTS/hidden/spot/seen}, but {y!} was not there.
-    2 again | In vain {x.he} {=LOOKED} {spot=SPOTS/hidden/spot/seen} and found {a
+    2 again | {x.He} {=LOOKED} {spot=SPOTS/hidden/spot/seen}, but {y!} was not there.
+    1 again | In vain {x.he} {=LOOKED} {spot=SPOTS/hidden/spot/seen} and found {a
         =ADJECTIVES} {=JUNK}.
-    3 found | Then {x} saw the {yc} {yt}. "You are {hidden}, {y!}!" {x.he} {=CRIED} {=HOW}.
+    3 found | Then {x} saw the {yc} {yt}. "You are {hidden}, {y!}!" {x.he} said {=HOW}.
     2 found | Then there was a giggle {hidden}. "Found you, {y!}!" {=CRIED} {x!}.
     """,
 )

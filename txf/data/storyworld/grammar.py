@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
+from typing import no_type_check
 
 KINDS = ("other", "choice", "recall_near", "recall_far", "pronoun", "order")
 OTHER, CHOICE, RECALL_NEAR, RECALL_FAR, PRONOUN, ORDER = range(len(KINDS))
@@ -40,6 +41,7 @@ def article(word: str) -> str:
     return "an" if word[0] in _VOWELS else "a"
 
 
+@no_type_check  # called a million times a second
 class Option:
     """One entry of a weighted list.
 
@@ -49,6 +51,7 @@ class Option:
       value: what a choice of it binds or tells the story; the template itself unless given.
       forms: what agrees with the value, by suffix: {".he": "she", ...}.
       ops: the compiled template, with the kind of every character.
+      head: the operations before its first own choice, or their text where that is constant.
       source, index: the list's name, and the place in the complete list.
       offset: characters before the value itself, 3 for "an orange".
     """
@@ -56,6 +59,7 @@ class Option:
     __slots__ = (
         "_bindings",
         "forms",
+        "head",
         "index",
         "offset",
         "ops",
@@ -77,6 +81,7 @@ class Option:
         self.value = template if value is None else value
         self.forms = dict(forms or {})
         self.ops: tuple = ()
+        self.head: str | tuple = ""
         self.source, self.index, self.offset = "", 0, 0
         self._bindings: dict[str, dict[str, str]] = {}
 
@@ -89,6 +94,7 @@ class Option:
         return found
 
 
+@no_type_check  # called a million times a second
 class Choice:
     """A finite weighted list: option i has probability weight_i / sum of weights.
 
@@ -117,6 +123,7 @@ class Choice:
         for index, option in enumerate(self.options):
             option.source, option.index = name, index
             option.ops = _operations(compiled[index], shown[index])
+            option.head = _head(option.ops)
 
     def _fill(self, name: str, options: tuple[Option, ...]) -> None:
         self.name, self.options = name, options
@@ -246,6 +253,13 @@ def _operations(symbols: list, shown: set[int]) -> tuple:
         marks.append(CHOICE if word_shows or place in shown else OTHER)
     flush()
     return tuple(ops)
+
+
+def _head(ops: tuple) -> str | tuple:
+    told = tuple(itertools.takewhile(lambda op: op[0] != CHOOSE, ops))
+    if all(op[0] == TEXT for op in told):
+        return "".join(op[1] for op in told)
+    return told
 
 
 def _word(symbols: list, start: int) -> range:

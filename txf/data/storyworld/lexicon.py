@@ -65,7 +65,7 @@ define(
         ".in",
         "in: park, woods, meadow, orchard, valley, forest | on: beach, farm, hill, island "
         "| by: river, lake, pond, stream, old mill, waterfall | at: playground, harbour, market, "
-        "old castle, village green, lighthouse",
+        "old castle, village square, lighthouse",
     ),
 )
 define(
@@ -109,7 +109,7 @@ define(
     "sang songs:2 | told jokes | played tag:2 | picked flowers:2 | watched the clouds "
     "| chased butterflies | danced in the sun | looked for beetles | drew pictures in the dirt "
     "| hopped like frogs | rolled down a slope | threw pebbles | collected acorns "
-    "| flapped their arms like birds | made daisy chains | counted ants | climbed over logs "
+    "| ran about like chickens | made daisy chains | counted ants | climbed over logs "
     "| built a den:2 | dug a deep hole | splashed in puddles | played at pirates | blew bubbles "
     "| whistled a tune | skipped over a rope | listened to the birds | played leapfrog "
     "| gathered sticks | pretended to be lions",

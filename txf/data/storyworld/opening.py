@@ -99,11 +99,10 @@ _LIKES = shapes(
 
 define("MEALS", "breakfast:3 | lunch:3 | school:2 | a nap | church | the rain")
 define("YES", "Yes | What a good idea | Oh yes | I would love to | Hurray | Of course | Gladly")
-define("SAID", "said:4 | cried:2 | called | shouted | answered | laughed | replied")
 define(
     "GLADLY", "nodded | clapped | smiled | jumped up | was ready in no time | put on {a.his} shoes"
 )
-shapes("AGREED", '2 | "{=YES}!" {=SAID} {a!} {=HOW}.\n1 | {a} {=GLADLY}.')
+shapes("AGREED", '2 | "{=YES}!" said {a!} {=HOW}.\n1 | {a} {=GLADLY}.')
 OUTING = shapes(
     "OUTING",
     """
@@ -141,15 +140,15 @@ _PACKING = shapes(
     2 pack | {b} had packed {a =ADJECTIVES} {=PACKED}, {a =ADJECTIVES} {=PACKED} and {=COUNTS}
         {=SNACKS}.
     1 pack | In a bag they had {=COUNTS} {=SNACKS} and {a =ADJECTIVES} {=PACKED}.
-    1 pack | {a.His} pockets were full: {a =ADJECTIVES} {=PACKED}, {=COUNTS} {=SNACKS} and {a
+    1 pack | {a}'s pockets were full: {a =ADJECTIVES} {=PACKED}, {=COUNTS} {=SNACKS} and {a
         =ADJECTIVES} {=PACKED}.
     """,
 )
 define(
     "LONG",
-    "for a long time | for an hour | all morning long | until noon | until they were tired "
-    "| without a break | as never before | until the church bell rang | side by side | for fun "
-    "| like champions | until their feet hurt",
+    "for a long time | for two hours | for half the day | until they were out of breath "
+    "| until they were tired | without a break | as never before | until the clock struck "
+    "| side by side | for fun | like champions | until their feet hurt",
 )
 define("PLEASANT", "lovely:2 | calm | peaceful | warm | nice | pleasant | cool | damp | shady")
 ACTIVITY = shapes(
@@ -158,9 +157,9 @@ ACTIVITY = shapes(
     3 act | First they {act=ACTIVITIES}, and then they {=ACTIVITIES/act}.
     2 act | Here they {act=ACTIVITIES} {=LONG}.
     2 act | There {a} and {b} {act=ACTIVITIES} {=LONG}.
-    1 act | The sun was high, and the children {act=ACTIVITIES}.
+    1 act | The air was fresh, and the children {act=ACTIVITIES}.
     1 act | It was {=PLEASANT} {place.in} the {place}, and they {act=ACTIVITIES}.
     """,
 )
 PROLOGUE = merged("PROLOGUE", (1, _LIKES), (1, OUTING))
-ARRIVAL = merged("ARRIVAL", (4, _BRING), (6, _SIGHTSEEING), (10, _PACKING), (1, ACTIVITY))
+ARRIVAL = merged("ARRIVAL", (4, _BRING), (6, _SIGHTSEEING), (10, _PACKING), (2, ACTIVITY))

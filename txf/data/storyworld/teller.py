@@ -6,6 +6,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from math import fsum, log
+from typing import no_type_check
 
 from txf.data.storyworld.grammar import (
     CHOOSE,
@@ -24,6 +25,7 @@ NEAR = 64  # characters from the start of one mention to the start of the next
 _ROWS = [[bytes([kind]) * length for length in range(64)] for kind in range(len(KINDS))]
 
 
+@no_type_check  # called a million times a second
 class Teller:
     """Makes choices, and writes down their text, the kind of each character, and the state.
 
@@ -103,6 +105,7 @@ class Teller:
         return fsum(self.nats)
 
 
+@no_type_check  # called a million times a second
 class Reader(Teller):
     """Tells the story that a text tells, finding each choice in the text.
 
@@ -125,33 +128,31 @@ class Reader(Teller):
           AssertionError: with more than one: the grammar is ambiguous.
         """
         self.check()
-        heads = [self._head(option.ops) for option in choice.options]
-        found = [
-            (head, option)
-            for head, option in zip(heads, choice.options, strict=True)
-            if self._source.startswith(head, self.position)
+        heads = [
+            self._render(pieces) if isinstance(pieces, tuple) else pieces
+            for pieces in [option.head for option in choice.options]
         ]
+        source, position = self._source, self.position
+        found = [n for n, head in enumerate(heads) if source.startswith(head, position)]
         if not found:
             self._fail(f"none of the {len(heads)} ways to go on here ({choice.name})")
         if len(found) > 1:
-            raise AssertionError(f"{choice.name} is ambiguous: {[head for head, _ in found]}")
-        head, taken = found[0]
-        live = [(other, option.weight) for other, option in zip(heads, choice.options, strict=True)]
+            raise AssertionError(f"{choice.name} is ambiguous: {[heads[n] for n in found]}")
+        taken = choice.options[found[0]]
+        live = [(head, option.weight) for head, option in zip(heads, choice.options, strict=True)]
         mass = choice.total
-        for place, letter in enumerate(head):
+        for place, letter in enumerate(heads[found[0]]):
             if len(live) == 1:
                 break
-            live = [(o, w) for o, w in live if place < len(o) and o[place] == letter]
-            left = sum(weight for _, weight in live)
+            live = [entry for entry in live if entry[0][place : place + 1] == letter]
+            left = sum([weight for _, weight in live])
             if left != mass:
-                self.surprises[self.position + place] = log(mass / left)
+                self.surprises[position + place] = log(mass / left)
             mass = left
         return taken
 
-    def _head(self, ops: tuple) -> str:
-        """Return the text of an option up to its first own choice."""
-        told = itertools.takewhile(lambda op: op[0] != CHOOSE, ops)
-        return "".join(op[1] if op[0] == TEXT else self.state[op[1]] for op in told)
+    def _render(self, pieces: tuple) -> str:
+        return "".join([op[1] if op[0] == TEXT else self.state[op[1]] for op in pieces])
 
     def check(self) -> None:
         """Compare what has been told with the text.
