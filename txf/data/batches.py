@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
-from jaxtyping import Int, Int32, UInt32
+from jaxtyping import Int32, Integer, UInt32
 
 Arrays = dict[str, np.ndarray] | dict[str, Array]
 Batch = dict[str, np.ndarray] | dict[str, Array]
@@ -27,7 +27,7 @@ def mix(x: UInt32[Array | np.ndarray, "*shape"]) -> UInt32[Array | np.ndarray, "
 
 
 def draw_rows(
-    num_rows: int, data_seed: int, draws: Int[np.ndarray, "*shape"]
+    num_rows: int, data_seed: int, draws: Integer[np.ndarray, "*shape"]
 ) -> Int32[np.ndarray, "*shape"]:
     """Return the row of each global draw number.
 
@@ -38,7 +38,8 @@ def draw_rows(
     """
     shape, draws = draws.shape, draws.reshape(-1).astype(np.uint64)
     epoch, index = (part.astype(np.uint32) for part in np.divmod(draws, np.uint64(num_rows)))
-    key = mix(mix(epoch) ^ mix(np.full(1, data_seed, np.uint32)))
+    # The constant keeps seed 1 in epoch 2 apart from seed 2 in epoch 1.
+    key = mix(mix(epoch) ^ mix(np.full(1, data_seed, np.uint32) + np.uint32(0x85EBCA6B)))
     # An odd constant a round; the key's increments make the rounds differ.
     keys = [mix(key + np.uint32(0x9E3779B9 * (number + 1) % (1 << 32))) for number in range(8)]
     bits = (num_rows - 1).bit_length()
@@ -108,7 +109,7 @@ def _namespace(arrays: Arrays, rows: Array | np.ndarray) -> Any:
 
 def take_windows(
     arrays: Arrays,
-    rows: Int[Array | np.ndarray, "batch"],
+    rows: Integer[Array | np.ndarray, "batch"],
     draws: UInt32[Array | np.ndarray, "batch"],
     *,
     context_length: int,
@@ -145,7 +146,7 @@ def take_windows(
 
 def take_documents(
     arrays: Arrays,
-    rows: Int[Array | np.ndarray, "batch"],
+    rows: Integer[Array | np.ndarray, "batch"],
     draws: UInt32[Array | np.ndarray, "batch"],
     *,
     context_length: int,
@@ -195,8 +196,8 @@ def _batch(xp: Any, arrays: Arrays, index: Any, shift: int, real: Any) -> Batch:
 
 
 def document_rows(
-    boundaries: Int[np.ndarray, "boundaries"], context_length: int, packed: bool
-) -> tuple[Int[np.ndarray, "rows stretches"], Int32[np.ndarray, "rows stretches"]]:
+    boundaries: Integer[np.ndarray, "boundaries"], context_length: int, packed: bool
+) -> tuple[Integer[np.ndarray, "rows stretches"], Int32[np.ndarray, "rows stretches"]]:
     """Return where the stretches of each row of `take_documents` start, and their lengths.
 
     A document longer than a row is cut into stretches of `context_length` and a rest. `packed`

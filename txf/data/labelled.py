@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
-from jaxtyping import Int32, UInt32
+from jaxtyping import Integer, UInt32
 from ml_collections import ConfigDict
 
 from txf.data import tables
@@ -82,7 +82,7 @@ def unknown_note(name: str, rows: Sequence[np.ndarray], tokenizer: Tokenizer) ->
 
 def take_labelled(
     arrays: Arrays,
-    rows: Int32[Array | np.ndarray, "batch"],
+    rows: Integer[Array | np.ndarray, "batch"],
     draws: UInt32[Array | np.ndarray, "batch"],
 ) -> Batch:
     """Take padded rows of text with a label a text or a label a token.
@@ -105,7 +105,7 @@ def take_labelled(
 
 def take_pairs(
     arrays: Arrays,
-    rows: Int32[Array | np.ndarray, "batch"],
+    rows: Integer[Array | np.ndarray, "batch"],
     draws: UInt32[Array | np.ndarray, "batch"],
 ) -> Batch:
     """Take padded pairs: the decoder reads EOT and the target, and predicts the target and EOT.

@@ -11,8 +11,8 @@ def random_bits(
     data_seed: int, draws: UInt32[Array | np.ndarray, "batch"], tokens: int, stream: int
 ) -> UInt32[Array | np.ndarray, "batch {tokens}"]:
     """Return 32 bits a token that depend only on the seed, the draw, the position and `stream`."""
-    key = mix(np.array([data_seed], np.uint32)) ^ mix(np.array([stream], np.uint32) + 1)
-    row = mix(mix(draws ^ key))[:, None]
+    key = mix(np.array([data_seed], np.uint32) + np.uint32(0x85EBCA6B)) + np.uint32(stream)
+    row = mix(mix(draws) ^ mix(key))[:, None]
     return mix(row + mix(np.arange(tokens, dtype=np.uint32) + np.uint32(1)))
 
 

@@ -119,23 +119,24 @@ def decode_text(raw: bytes, where: str) -> tuple[str, list[str]]:
     for mark, name in BYTE_ORDER_MARKS.items():
         if raw.startswith(mark):
             raise UserError(_wrong_encoding(where, name))
+    head = 0
     if raw.startswith(b"\xef\xbb\xbf"):
-        raw = raw[3:]
+        raw, head = raw[3:], 3
         notes.append(f"{where}: dropped the byte order mark")
     if not raw.strip():
         raise UserError(f"{where} is {'blank' if raw else 'empty'}; it has no text to learn from")
     if (zero := raw.find(b"\x00")) >= 0:
-        head = raw[:1024]
+        start = raw[:1024]
         # Latin letters in UTF-16 are every other byte zero.
-        if max(head[::2].count(0), head[1::2].count(0)) > len(head) // 4:
+        if max(start[::2].count(0), start[1::2].count(0)) > len(start) // 4:
             raise UserError(_wrong_encoding(where, "UTF-16 without a byte order mark"))
-        raise UserError(f"{where} has a NUL byte at offset {zero}; it is not a text file")
+        raise UserError(f"{where} has a NUL byte at offset {head + zero}; it is not a text file")
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}; if it is"
-            " Latin-1, convert it: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {head + error.start};"
+            " if it is Latin-1, convert it: iconv -f LATIN1 -t UTF-8 FILE > NEW"
         ) from error
     if "\r\n" in text:
         notes.append(f"{where}: {text.count(chr(13) + chr(10))} line ends CRLF are read as LF")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from jax import Array
-from jaxtyping import Int, Int32, UInt8, UInt32
+from jaxtyping import Integer, UInt8, UInt32
 from ml_collections import ConfigDict
 
 from txf.data import batches
@@ -23,7 +23,7 @@ TASKS = ("language_model", "masked_language_model")
 
 def encode_stream(
     corpus: Corpus, tokenizer: Tokenizer
-) -> tuple[Int[np.ndarray, "stream"], UInt8[np.ndarray, "stream"] | None]:
+) -> tuple[Integer[np.ndarray, "stream"], UInt8[np.ndarray, "stream"] | None]:
     """Return EOT document EOT document ... EOT as ids, and the kind of each of these tokens."""
     end = np.zeros(1, tokenizer.dtype)
     if corpus.kinds is None:
@@ -38,7 +38,7 @@ def encode_stream(
 
 
 def token_kinds(
-    text: str, kinds: bytes, starts: Int[np.ndarray, "tokens"]
+    text: str, kinds: bytes, starts: Integer[np.ndarray, "tokens"]
 ) -> UInt8[np.ndarray, "tokens"]:
     """Return the kind of each token: that of its first character that is no white space.
 
@@ -60,7 +60,7 @@ def token_kinds(
 
 
 def unknown_note(
-    name: str, corpus: Corpus, ids: Int[np.ndarray, "stream"], tokenizer: Tokenizer
+    name: str, corpus: Corpus, ids: Integer[np.ndarray, "stream"], tokenizer: Tokenizer
 ) -> list[str]:
     """Return the line that says how much of a split is outside the vocabulary, if any is."""
     if tokenizer.unknown is None or not (count := int((ids == tokenizer.unknown).sum())):
@@ -150,7 +150,7 @@ def array_split(
 
 def take_masked(
     arrays: Arrays,
-    rows: Int32[Array | np.ndarray, "batch"],
+    rows: Integer[Array | np.ndarray, "batch"],
     draws: UInt32[Array | np.ndarray, "batch"],
     *,
     take: Callable[..., Batch],

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from txf import files
 from txf.errors import UserError
@@ -22,7 +22,7 @@ def id_dtype(vocab_size: int) -> type:
     return np.uint16 if vocab_size <= 1 << 16 else np.int32
 
 
-def check_ids(ids: Int[np.ndarray, "*shape"], vocab_size: int, where: str) -> None:
+def check_ids(ids: Integer[np.ndarray, "*shape"], vocab_size: int, where: str) -> None:
     """Check that every id is in [0, vocab_size): on a device a wrong one would pass silently.
 
     Raises:
