@@ -20,12 +20,13 @@ from txf.report.drawing import (
 from txf.report.layout import MANY
 from txf.report.style import NARROW, WIDTH
 from txf.sweeps.grid import short_keys
+from txf.sweeps.statistics import Number
 from txf.sweeps.table import compact
 
 
 def _mean_curve(
-    curves: Sequence[tuple[list[int], list[float]]],
-) -> tuple[list[int], list[float], list[float], list[float]]:
+    curves: Sequence[tuple[list[int], list[Number]]],
+) -> tuple[list[int], list[Number], list[Number], list[Number]]:
     """Steps that all seeds have, with mean, lowest and highest over the seeds."""
     if not curves:
         return [], [], [], []
@@ -87,7 +88,7 @@ def learning_curves(content: Content) -> Figure | None:
 
 def _label_lines(
     content: Content,
-    labelled: Sequence[tuple[Axes, list[tuple[tuple[float, float], str, str]]]],
+    labelled: Sequence[tuple[Axes, list[tuple[tuple[Number, Number], str, str]]]],
     columns: int,
 ) -> None:
     """Name the lines of all panels at their ends, once the limits they share are final.
@@ -101,14 +102,14 @@ def _label_lines(
             end_labels(axes, *zip(*ends, strict=True), heading=heading)
 
 
-def _tuned_values(content: Content) -> tuple[str, list[float]] | None:
+def _tuned_values(content: Content) -> tuple[str, list[Number]] | None:
     """The one tuned key that has several values, all positive numbers, and those values."""
     found = {key: {run.config[key] for run in content.sweep.members} for key in content.sweep.tuned}
     found = {key: values for key, values in found.items() if len(values) > 1}
     if len(found) != 1:
         return None
     (key, values), *_ = found.items()
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    numeric = all(isinstance(v, int | Number) and not isinstance(v, bool) for v in values)
     return (key, sorted(values)) if numeric and min(values) > 0 else None
 
 
@@ -118,8 +119,8 @@ def tuning(content: Content) -> Figure | None:
     if tuned is None:
         return None
     key, settings = tuned
-    losses: dict[str, dict[float, list[float]]] = {arm: {} for arm in content.sweep.arms}
-    diverged: dict[str, set[float]] = {arm: set() for arm in content.sweep.arms}
+    losses: dict[str, dict[Number, list[Number]]] = {arm: {} for arm in content.sweep.arms}
+    diverged: dict[str, set[Number]] = {arm: set() for arm in content.sweep.arms}
     for run in content.sweep.members:
         value = run.value("valid.loss")
         if run.status == "done" and value is not None:
@@ -157,12 +158,12 @@ def tuning(content: Content) -> Figure | None:
     return grid[0].figure
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[Number]) -> Number:
     return math.fsum(values) / len(values)
 
 
 def _draw_tuned(
-    axes: Axes, losses: Mapping[float, Sequence[float]], best: float, colour: str
+    axes: Axes, losses: Mapping[Number, Sequence[Number]], best: Number, colour: str
 ) -> None:
     """One arm's loss by tuned value."""
     xs = sorted(losses)

@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from txf.report.content import Content
 from txf.report.layout import Panel
 from txf.report.style import FAINT
-from txf.sweeps.statistics import Estimate
+from txf.sweeps.statistics import Estimate, Number
 from txf.sweeps.table import compact
 
 MOST_PANELS = 24
@@ -24,11 +24,11 @@ def axis_title(content: Content, column: str) -> str:
 
 def draw_interval(
     axes: Axes,
-    x: float,
+    x: Number,
     estimate: Estimate,
     colour: str,
     *,
-    size: float = 5.5,
+    size: Number = 5.5,
     upright: bool = True,
 ) -> None:
     """A mean as a dot with its 95 % interval as a bar; without an interval the dot is hollow."""
@@ -77,7 +77,7 @@ def draw_floor(axes: Axes, content: Content, upright: bool = True) -> None:
 
 
 def panel_grid(
-    count: int, columns: int, width: float, height: float, **options
+    count: int, columns: int, width: Number, height: Number, **options
 ) -> tuple[Figure, list]:
     """A figure of `count` panels, `columns` a row, and the axes in order."""
     columns = min(columns, count)
@@ -115,7 +115,7 @@ def draw_legend(figure: Figure, content: Content) -> None:
     )
 
 
-def side_by_side(count: int) -> list[float]:
+def side_by_side(count: int) -> list[Number]:
     """Sideways shifts that keep several series at one position apart."""
     step = min(0.12, 0.5 / max(1, count))
     return [step * (i - (count - 1) / 2) for i in range(count)]
@@ -132,7 +132,7 @@ def bottom_label(grid: Sequence[Axes], columns: int, text: str) -> None:
         axes.set_xlabel(text)
 
 
-def log_axis(axes: Axes, values: Sequence[float]) -> None:
+def log_axis(axes: Axes, values: Sequence[Number]) -> None:
     """A logarithmic x axis with few, readable ticks at values that occur."""
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
@@ -146,14 +146,14 @@ def log_axis(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xticks(ticks, [compact(tick) for tick in ticks])
 
 
-def spread(positions: Sequence[float], gap: float) -> list[float]:
+def spread(positions: Sequence[Number], gap: Number) -> list[Number]:
     """Move positions apart to at least `gap`, each as little as possible; keeps their order.
 
     Labels at the ends of lines use it.  Runs of labels that touch are centred on the mean of where
     they want to be (isotonic regression on positions less their rank times gap).
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
-    blocks: list[list[float]] = []  # mean of wish, number of members
+    blocks: list[list[Number]] = []  # mean of wish, number of members
     for rank, index in enumerate(order):
         blocks.append([positions[index] - rank * gap, 1.0])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
@@ -170,7 +170,7 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
 def end_labels(
     axes: Axes,
-    ends: Sequence[tuple[float, float]],
+    ends: Sequence[tuple[Number, Number]],
     labels: Sequence[str],
     colours: Sequence[str],
     heading: str = "",
@@ -208,7 +208,9 @@ def end_labels(
         )
 
 
-def mark_diverged(axes: Axes, x: float, colour: str, text: str = "", height: float = 0.96) -> None:
+def mark_diverged(
+    axes: Axes, x: Number, colour: str, text: str = "", height: Number = 0.96
+) -> None:
     """A cross near the top of a panel for runs that diverged and so have no place on its y axis."""
     across = axes.get_xaxis_transform()
     axes.plot(x, height, "x", color=colour, ms=6, mew=1.6, transform=across, clip_on=False)

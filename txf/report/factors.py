@@ -18,7 +18,7 @@ from txf.report.drawing import (
 )
 from txf.report.layout import BASE_COLOUR, MANY, PALETTE, Factor, Level, Stratum, level_colours
 from txf.report.style import FAINT, WIDTH
-from txf.sweeps.statistics import mean_interval, paired_difference
+from txf.sweeps.statistics import Number, mean_interval, paired_difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Line:
     name: str
     colour: str
     colours: Mapping[Level, str]
-    values: Mapping[Level, Mapping[Hashable, float]]
+    values: Mapping[Level, Mapping[Hashable, Number]]
     diverged: Mapping[Level, tuple[int, int]]
 
     @property

@@ -3,6 +3,7 @@
 All draw with explicit Figure objects: no pyplot, no state that one figure could leave to the next.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 
@@ -25,7 +26,7 @@ from txf.report.drawing import (
 from txf.report.factors import by_factor
 from txf.report.layout import MANY
 from txf.report.style import RULE, WIDTH
-from txf.sweeps.statistics import Estimate
+from txf.sweeps.statistics import Estimate, Number
 
 
 def loss_by_arm(content: Content) -> Figure | None:
@@ -89,14 +90,9 @@ def loss_by_cost(content: Content) -> Figure | None:
         return None
     figure, grid = panel_grid(len(drawn), 2, WIDTH, 2.9, sharey=True)
     for axes, (label, points) in zip(grid, drawn, strict=True):
-        front, lowest = [], math.inf
-        for x, y in sorted((x, e.value) for x, e in points.values()):
-            if y < lowest:
-                front.append((x, y))
-                lowest = y
-        axes.plot(*zip(*front, strict=True), color=RULE, lw=2.4, zorder=1)
-        costs_of = {arm: points[arm][0] for arm in content.ranking if arm in points}
-        for arm, x in _apart(costs_of).items():
+        placed = _apart({arm: points[arm][0] for arm in content.ranking if arm in points})
+        axes.plot(*_front(points, placed), color=RULE, lw=2.4, zorder=1)
+        for arm, x in placed.items():
             size = 5.5 if len(points) <= 2 * MANY else 4.0
             draw_interval(axes, x, points[arm][1], content.layout.colours[arm], size=size)
         log_axis(axes, [x for x, _ in points.values()])
@@ -111,7 +107,7 @@ def loss_by_cost(content: Content) -> Figure | None:
     return figure
 
 
-def _apart(costs: Mapping[str, float]) -> dict[str, float]:
+def _apart(costs: Mapping[str, Number]) -> dict[str, Number]:
     """Costs for a logarithmic axis, with arms of nearly equal cost moved side by side, in order."""
     reach = math.log(max(costs.values()) / min(costs.values()))
     clusters: list[list[str]] = []
@@ -121,15 +117,27 @@ def _apart(costs: Mapping[str, float]) -> dict[str, float]:
         else:
             clusters.append([arm])
     logs = [math.log(costs[cluster[0]]) for cluster in clusters]
-    gap = min((b - a for a, b in zip(logs, logs[1:], strict=False)), default=reach)
+    gap = min((b - a for a, b in itertools.pairwise(logs)), default=reach)
     placed = {}
     for cluster in clusters:
         for shift, arm in zip(side_by_side(len(cluster)), cluster, strict=True):
-            placed[arm] = costs[arm] * math.exp(shift * min(gap, 0.5 * reach))
+            placed[arm] = costs[arm] * math.exp(0.7 * shift * min(gap, 0.5 * reach))
     return placed
 
 
-def _name_points(axes: Axes, points: dict[str, tuple[float, Estimate]], content: Content) -> None:
+def _front(
+    points: Mapping[str, tuple[Number, Estimate]], placed: Mapping[str, Number]
+) -> tuple[list[Number], list[Number]]:
+    """Where the arms stand that are better than every arm that costs no more."""
+    front, lowest = [], math.inf
+    for arm in sorted(points, key=lambda arm: (points[arm][0], points[arm][1].value)):
+        if points[arm][1].value < lowest:
+            front.append(arm)
+            lowest = points[arm][1].value
+    return [placed[arm] for arm in front], [points[arm][1].value for arm in front]
+
+
+def _name_points(axes: Axes, points: dict[str, tuple[Number, Estimate]], content: Content) -> None:
     """Name arms at the right by their loss, where colours do not say which they are."""
     names: dict[str, str] = {}
     for panel in content.layout.panels:

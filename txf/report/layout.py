@@ -143,7 +143,7 @@ def find_strata(
     return tuple(strata)
 
 
-def shade(colour: str, amount: float) -> str:
+def shade(colour: str, amount: float | int) -> str:
     """A colour made lighter (amount > 0, up to 1 = white) or darker (amount < 0, -1 = black)."""
     end = 255 if amount > 0 else 0
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))

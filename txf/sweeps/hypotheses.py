@@ -49,7 +49,15 @@ from txf.sweeps.evidence import (
 )
 from txf.sweeps.grid import short_keys
 from txf.sweeps.reading import SweepRecord, read_sweep
-from txf.sweeps.statistics import Estimate, equivalence, holm, mean_interval, more_events, slope
+from txf.sweeps.statistics import (
+    Estimate,
+    Number,
+    equivalence,
+    holm,
+    mean_interval,
+    more_events,
+    slope,
+)
 
 VERDICTS = ("supported", "refuted", "undecided")
 DIRECTIONS = ("less", "greater", "near")
@@ -136,7 +144,7 @@ class Difference(Hypothesis):
     right: Selector
     metric: str = "test.loss"
     direction: str = "less"
-    margin: float = 0.0
+    margin: Number = 0.0
     reduce: str = "best"
     kind: str = dataclasses.field(default="difference", init=False)
 
@@ -190,8 +198,8 @@ class Equivalence(Hypothesis):
     left: Selector
     right: Selector
     metric: str = "test.loss"
-    margin: float | None = None
-    sigmas: float = 2.0
+    margin: Number | None = None
+    sigmas: Number = 2.0
     reduce: str = "best"
     kind: str = dataclasses.field(default="equivalence", init=False)
 
@@ -265,8 +273,8 @@ class Trend(Hypothesis):
     metric: str = "test.loss"
     where: Selector = dataclasses.field(default_factory=dict)
     direction: str = "less"
-    value: float = 0.0
-    margin: float = 0.0
+    value: Number = 0.0
+    margin: Number = 0.0
     x_scale: str = "linear"
     y_scale: str = "linear"
     reduce: str = "best"
@@ -337,8 +345,8 @@ class Level(Hypothesis):
     where: Selector
     metric: str = "test.accuracy"
     direction: str = "greater"
-    value: float = 0.0
-    margin: float = 0.0
+    value: Number = 0.0
+    margin: Number = 0.0
     reduce: str = "best"
     kind: str = dataclasses.field(default="level", init=False)
 
@@ -436,7 +444,7 @@ def write_verdicts(sweep_dir: epath.PathLike) -> list[Verdict]:
     return verdicts
 
 
-def judge(estimate: Estimate, direction: str, value: float, margin: float = 0.0) -> str:
+def judge(estimate: Estimate, direction: str, value: Number, margin: Number = 0.0) -> str:
     """Compare an interval with a claim.
 
     `less` claims x < value - margin, `greater` x > value + margin, `near` |x - value| < margin or,
@@ -466,13 +474,13 @@ def judge(estimate: Estimate, direction: str, value: float, margin: float = 0.0)
     return "supported" if agree else "refuted" if against else "undecided"
 
 
-def _check_threshold(name: str, direction: str, margin: float) -> None:
+def _check_threshold(name: str, direction: str, margin: Number) -> None:
     _check_word(name, "direction", direction, DIRECTIONS)
     if not margin >= 0:
         raise UserError(f"hypothesis {name!r}: margin={margin} must be >= 0")
 
 
-def _threshold(direction: str, value: float, margin: float) -> str:
+def _threshold(direction: str, value: Number, margin: Number) -> str:
     match direction:
         case "less":
             return f"< {value - margin:g}"
@@ -484,7 +492,7 @@ def _threshold(direction: str, value: float, margin: float) -> str:
             )
 
 
-def _null(direction: str, value: float, margin: float) -> float:
+def _null(direction: str, value: Number, margin: Number) -> float:
     return {"less": value - margin, "greater": value + margin, "near": value}[direction]
 
 

@@ -17,6 +17,8 @@ from scipy import special
 
 SCALES = ("linear", "log")
 
+Number = float | int
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -33,16 +35,16 @@ class Estimate:
         p_value: two-sided p of the null, None for n < 2.
     """
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: Number | None
+    low: Number | None
+    high: Number | None
     n: int
-    deviation: float | None = None
-    effect: float | None = None
-    p_value: float | None = None
+    deviation: Number | None = None
+    effect: Number | None = None
+    p_value: Number | None = None
 
 
-def _finite(values: Iterable[float]) -> np.ndarray:
+def _finite(values: Iterable[Number]) -> np.ndarray:
     """The values as a float64 vector; a non-finite one is an error of the caller."""
     array = np.asarray(list(values), dtype=np.float64)
     if not np.all(np.isfinite(array)):
@@ -50,17 +52,17 @@ def _finite(values: Iterable[float]) -> np.ndarray:
     return array
 
 
-def t_quantile(probability: float, freedom: float) -> float:
+def t_quantile(probability: float, freedom: Number) -> float:
     """The quantile of Student's t with `freedom` degrees of freedom."""
     return float(special.stdtrit(freedom, probability))
 
 
-def _two_sided(t: float, freedom: float) -> float:
+def _two_sided(t: float, freedom: Number) -> float:
     return float(2.0 * special.stdtr(freedom, -abs(t)))
 
 
 def mean_interval(
-    values: Iterable[float], *, confidence: float = 0.95, null: float = 0.0
+    values: Iterable[Number], *, confidence: float = 0.95, null: Number = 0.0
 ) -> Estimate:
     """Mean and its t-interval: m ± t_{(1+c)/2, n-1} · s / √n.
 
@@ -98,18 +100,18 @@ def mean_interval(
 
 
 def common_differences(
-    left: Mapping[Hashable, float], right: Mapping[Hashable, float]
-) -> dict[Hashable, float]:
+    left: Mapping[Hashable, Number], right: Mapping[Hashable, Number]
+) -> dict[Hashable, Number]:
     """Differences left - right for the seeds that both have, in the order of `left`."""
     return {seed: left[seed] - right[seed] for seed in left if seed in right}
 
 
 def paired_difference(
-    left: Mapping[Hashable, float],
-    right: Mapping[Hashable, float],
+    left: Mapping[Hashable, Number],
+    right: Mapping[Hashable, Number],
     *,
     confidence: float = 0.95,
-    null: float = 0.0,
+    null: Number = 0.0,
 ) -> Estimate:
     """Mean of left - right over the seeds that both have, with the t-interval of the differences.
 
@@ -127,8 +129,8 @@ def paired_difference(
 
 
 def bootstrap_interval(
-    values: Iterable[float],
-    statistic: Callable[[np.ndarray], float] = np.median,
+    values: Iterable[Number],
+    statistic: Callable[[np.ndarray], Number] = np.median,
     *,
     confidence: float = 0.95,
     resamples: int = 2000,
@@ -162,7 +164,7 @@ def bootstrap_interval(
 
 
 def equivalence(
-    differences: Iterable[float], margin: float, *, significance: float = 0.05
+    differences: Iterable[Number], margin: Number, *, significance: float = 0.05
 ) -> Estimate:
     """Two one-sided t-tests (TOST) that a mean difference lies inside (-margin, margin).
 
@@ -189,7 +191,7 @@ def equivalence(
     return dataclasses.replace(estimate, p_value=max(above, below))
 
 
-def scaled(values: Iterable[float], scale: str) -> np.ndarray:
+def scaled(values: Iterable[Number], scale: str) -> np.ndarray:
     """The values on a scale: `linear` as they are, `log` the natural logarithm of values > 0."""
     array = _finite(values)
     match scale:
@@ -204,8 +206,8 @@ def scaled(values: Iterable[float], scale: str) -> np.ndarray:
 
 
 def slope(
-    x: Iterable[float],
-    y: Iterable[float],
+    x: Iterable[Number],
+    y: Iterable[Number],
     *,
     x_scale: str = "linear",
     y_scale: str = "linear",
@@ -251,11 +253,11 @@ class PowerLaw:
 
     exponent: Estimate
     coefficient: float | None
-    floor: float
+    floor: Number
 
 
 def power_law(
-    x: Iterable[float], y: Iterable[float], *, floor: float = 0.0, confidence: float = 0.95
+    x: Iterable[Number], y: Iterable[Number], *, floor: Number = 0.0, confidence: float = 0.95
 ) -> PowerLaw:
     """Fit y = floor + a · x^b with a known floor, by least squares on log-log.
 
@@ -295,7 +297,7 @@ def more_events(events: int, trials: int, other_events: int, other_trials: int) 
     )
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def holm(p_values: Sequence[Number | None]) -> list[float | None]:
     """Holm's step-down correction of p-values for testing several hypotheses at once.
 
     Sorted ascending, the i-th of m is multiplied by m - i (i from 0), kept monotone and at most 1.

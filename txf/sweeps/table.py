@@ -63,7 +63,8 @@ def results_rows(sweep: SweepRecord) -> tuple[list[str], list[dict[str, Any]]]:
 
     Columns: member, arm, every key that the sweep sets (dotted, as in the config), status, steps,
     parameters, flops_per_token, diverged_at_step, best_step, best_loss, then all valid_ and test_
-    metrics.  A value that a run does not have is None.
+    metrics.  A value that a run does not have is None; a diverged run has the valid_ metrics of its
+    last good checkpoint.
     """
     metrics = [_metrics(run) for run in sweep.members]
     names = sorted(set().union(*metrics), key=_metric_order)
