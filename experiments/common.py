@@ -19,6 +19,7 @@ from txf.errors import RunError, Stopped, UserError
 
 OK, FAILED, WRONG_REQUEST, AGAIN, INTERRUPTED = 0, 1, 2, 75, 130
 
+flags.DEFINE_bool("help", False, "Show what this command does, and its flags.")
 _stop_signals: list[int] = []
 
 
@@ -80,12 +81,12 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
     except flags.Error as error:
         raise UserError(_one_line(error)) from error
     rest, overrides = _split_overrides(arguments)
+    if {"--help", "-help", "-h", "--helpfull", "--helpshort"} & set(rest):
+        _print_help()
     try:
         left = flags.FLAGS([argv[0], *rest])
     except flags.Error as error:
         raise UserError(_one_line(error)) from error
-    if flags.FLAGS["help"].value or flags.FLAGS["helpshort"].value:
-        _print_help()
     if left[1:]:
         raise UserError(f"unexpected {' '.join(map(repr, left[1:]))}; write flags as --name=value")
     return overrides

@@ -45,10 +45,7 @@ def main(overrides: list[str]) -> None:
     from txf.sweeps.progress import make_progress
     from txf.training.loop import train
 
-    seconds = {
-        member.name: estimate.run_seconds(member.config, costs[member.name], rate)
-        for member in experiment.members
-    }
+    seconds = estimate.sweep_seconds(experiment.members, costs, rate)
     print(f"{experiment.question.splitlines()[0]}\n{estimate.varied(experiment)}", flush=True)
     finished = run_sweep(
         experiment,

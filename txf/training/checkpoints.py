@@ -27,18 +27,21 @@ class Checkpoints:
     def __init__(self, folder: epath.Path, *, keep: int = 1, read_only: bool = False):
         self.folder = folder
         policies = checkpoint_managers
-        options = ocp.CheckpointManagerOptions(
-            best_fn=_loss_of,
-            best_mode="min",
-            preservation_policy=policies.AnyPreservationPolicy(
-                [policies.LatestN(keep), policies.BestN(get_metric_fn=_loss_of, reverse=True, n=1)]
-            ),
-            cleanup_tmp_directories=not read_only,
-            read_only=read_only,
-            create=not read_only,
-        )
         try:
             with _quiet():
+                options = ocp.CheckpointManagerOptions(
+                    best_fn=_loss_of,
+                    best_mode="min",
+                    preservation_policy=policies.AnyPreservationPolicy(
+                        [
+                            policies.LatestN(keep),
+                            policies.BestN(get_metric_fn=_loss_of, reverse=True, n=1),
+                        ]
+                    ),
+                    cleanup_tmp_directories=not read_only,
+                    read_only=read_only,
+                    create=not read_only,
+                )
                 self._manager = ocp.CheckpointManager(folder, options=options)
         except OSError as error:
             raise RunError(f"cannot open checkpoints at {folder}: {error}") from error
@@ -66,7 +69,9 @@ class Checkpoints:
         copy = _copy(state)
         with self._failing("save"):
             self._manager.save(
-                step, args=ocp.args.Composite(state=ocp.args.StandardSave(copy)), metrics={"loss": loss}
+                step,
+                args=ocp.args.Composite(state=ocp.args.StandardSave(copy)),
+                metrics={"loss": loss},
             )
 
     def wait(self) -> None:
@@ -94,7 +99,9 @@ class Checkpoints:
             raise UserError(f"there is no checkpoint at {self.folder}")
         if step is not None and step not in steps:
             have = ", ".join(map(str, steps))
-            raise UserError(f"there is no checkpoint of step {step} at {self.folder}; it has {have}")
+            raise UserError(
+                f"there is no checkpoint of step {step} at {self.folder}; it has {have}"
+            )
         damaged: list[int] = []
         for candidate in [step] if step is not None else reversed(steps):
             try:

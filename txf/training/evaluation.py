@@ -87,4 +87,3 @@ def _metrics(split: Split, totals: Mapping[str, float], by_kind: np.ndarray) -> 
         if weight:
             metrics[f"loss_{kind}"] = nats / weight
     return metrics
-

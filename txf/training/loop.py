@@ -45,7 +45,7 @@ def train(
         return result
     progress({"phase": "data"})
     program = prepare(config, folder.tokenizer())
-    folder.save_reading(program.dataset)
+    folder.keep_reading(program.dataset)
     for note in program.dataset.notes:
         progress({"phase": "note", "text": note})
     session = _Session(config, folder, program, progress)

@@ -8,7 +8,9 @@ from jaxtyping import Array, Float, Int
 
 
 @jax.custom_vjp
-def cross_entropy(logits: Float[Array, "... classes"], targets: Int[Array, "..."]) -> Float[Array, "..."]:
+def cross_entropy(
+    logits: Float[Array, "... classes"], targets: Int[Array, "..."]
+) -> Float[Array, "..."]:
     """Return -log softmax(logits)[target] for each position, in nats and in float32.
 
     The backward pass is (softmax - onehot) * cotangent. It reuses the exponentials of the forward

@@ -58,7 +58,8 @@ def learning_rate_at(step: Int[Array, ""], hyper: Hyper, schedule: str) -> Float
     shapes = {
         "constant": jnp.ones_like(t),
         "linear": 1 - (1 - hyper.final_fraction) * t,
-        "cosine": hyper.final_fraction + (1 - hyper.final_fraction) * 0.5 * (1 + jnp.cos(jnp.pi * t)),
+        "cosine": hyper.final_fraction
+        + (1 - hyper.final_fraction) * 0.5 * (1 + jnp.cos(jnp.pi * t)),
     }
     warmup = (step + 1) / (hyper.warmup_steps + 1)
     return hyper.learning_rate * jnp.where(step < hyper.warmup_steps, warmup, shapes[schedule])

@@ -56,7 +56,9 @@ def open_run(workdir: str | os.PathLike[str], step: int | None = None) -> Opened
     folder = RunFolder.at(workdir)
     config, tokenizer = folder.config, folder.tokenizer()
     if tokenizer is None:
-        raise UserError(f"the run at {folder.path} has no tokenizer.json; it has not begun training")
+        raise UserError(
+            f"the run at {folder.path} has no tokenizer.json; it has not begun training"
+        )
     model, like = model_of(config, tokenizer.vocab_size, folder.num_classes())
     step, state = _restore(folder, like, step)
     return OpenedRun(config, tokenizer, model, state.params, step)
@@ -76,6 +78,11 @@ def evaluate_run(
     folder = RunFolder.at(workdir)
     config = folder.config
     program = prepare(config, folder.tokenizer())
+    if changed := folder.changed_splits(program.dataset):
+        raise UserError(
+            f"the data of the run at {folder.path} has changed since it was trained "
+            f"({', '.join(changed)})"
+        )
     step, state = _restore(folder, program.compiled.state_like, step)
     return step, {
         name: evaluate(
@@ -130,9 +137,7 @@ def _differing(step: int, figures: list[Figure], tolerance: float) -> list[str]:
     ]
 
 
-def compare(
-    recorded: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]
-) -> list[Figure]:
+def compare(recorded: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]) -> list[Figure]:
     """Return every figure of the evaluation splits, as result.json has it and as it comes out again."""
     figures = []
     for split in ("valid", "test"):

@@ -1,6 +1,7 @@
 """The folder of a run: what is in it, whether it may be continued, how it is opened again."""
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
@@ -79,11 +81,31 @@ class RunFolder:
         labels = self.labels()
         return None if labels is None else len(labels)
 
-    def save_reading(self, dataset: Dataset) -> None:
-        """Keep what it takes to read this run's outputs: tokenizer.json and, with classes, labels.json."""
+    def keep_reading(self, dataset: Dataset) -> None:
+        """Keep what it takes to read this run's outputs, and what its data was.
+
+        tokenizer.json; labels.json where there are classes; data.json with a digest of each split.
+
+        Raises:
+            UserError: the run was begun with other data.
+        """
+        if changed := self.changed_splits(dataset):
+            raise UserError(
+                f"the data of the run at {self.path} has changed since it was begun "
+                f"({', '.join(changed)}); bring the old data back, or choose another --workdir"
+            )
         dataset.tokenizer.save(self.path / "tokenizer.json")
         if dataset.labels is not None:
             files.write_json(self.path / "labels.json", {"labels": list(dataset.labels)})
+        files.write_json(self.path / "data.json", describe(dataset))
+
+    def changed_splits(self, dataset: Dataset) -> list[str]:
+        """Return the splits of `dataset` that are not what data.json says the run was begun with."""
+        path = self.path / "data.json"
+        if not path.exists():
+            return []
+        before, now = files.read_json(path), describe(dataset)
+        return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
     def result(self) -> dict[str, Any] | None:
         """Return what result.json holds, or None."""
@@ -120,7 +142,9 @@ def begin(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
     if folder.exists():
         changed = diff(config, folder.config)
         if barred := {key: pair for key, pair in changed.items() if key not in MAY_CHANGE}:
-            lines = "; ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in barred.items())
+            lines = "; ".join(
+                f"{key} was {old!r}, now {new!r}" for key, (old, new) in barred.items()
+            )
             raise UserError(
                 f"{folder.path} holds a run of another config ({lines}); "
                 "choose another --workdir, or ask for the same again"
@@ -136,6 +160,24 @@ def is_finished(result: dict[str, Any] | None, config: ConfigDict) -> bool:
     if result is None or result["status"] not in ("done", "diverged"):
         return False
     return result["fingerprint"] == fingerprint(config)
+
+
+def describe(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Return for each split how much it is, and a digest of its arrays."""
+    described = {}
+    for name, split in dataset.splits.items():
+        digest = hashlib.sha256()
+        for key in sorted(split.arrays):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(split.arrays[key]).data)
+        described[name] = {
+            "documents": split.documents,
+            "rows": split.num_rows,
+            "tokens": split.tokens,
+            "text_bytes": split.text_bytes,
+            "sha256": digest.hexdigest(),
+        }
+    return described
 
 
 def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> None:

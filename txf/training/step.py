@@ -69,7 +69,9 @@ def apply_model(
     )
 
 
-def init_state(model: nn.Module, spec: StepSpec, hyper: Hyper, seed: UInt32[Array, ""]) -> TrainState:
+def init_state(
+    model: nn.Module, spec: StepSpec, hyper: Hyper, seed: UInt32[Array, ""]
+) -> TrainState:
     """Return the state before the first step: a pure function of the seed and of the init scale.
 
     The model is one built with init_scale=1.
