@@ -14,7 +14,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from txf.config import ConfigError, flatten, key_type, set_key, unknown_key
+from txf.config import ConfigError, flatten, key_type, set_key
 from txf.errors import RunError, Stopped, UserError
 
 OK, FAILED, WRONG_REQUEST, AGAIN, INTERRUPTED = 0, 1, 2, 75, 130

@@ -1,6 +1,7 @@
 """Train one run, or continue it.
 
-python -m experiments.train --config=configs/storyworld.py --workdir=RUN [--config.model.depth=4 ...]
+python -m experiments.train --config=configs/storyworld.py --workdir=RUN
+    [--config.model.depth=4 ...]
 """
 
 from absl import flags

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sys
 from typing import Any
 
@@ -154,7 +153,7 @@ def _loss_of(metrics: Any) -> float:
 
 @contextlib.contextmanager
 def _quiet():
-    """Keep what libraries print about files they cannot read off the terminal: we say it in one line."""
+    """Keep what libraries print about unreadable files off the terminal: we say it in a line."""
     loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
     levels = [logger.level for logger in loggers]
     hook = sys.unraisablehook

@@ -60,6 +60,10 @@ class MetricsLog:
         lines = [line for line in self.lines if line["split"] == split and _finite(line["loss"])]
         return min(lines, key=lambda line: line["loss"], default=None)
 
+    def seconds(self) -> float:
+        """Return how long training had taken at the last line that says so."""
+        return max((line["seconds"] for line in self.lines if "seconds" in line), default=0.0)
+
     def flush(self) -> None:
         """Write the whole file anew, in one piece."""
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.lines))

@@ -1,4 +1,4 @@
-"""The training loop: the one place that has effects. Everything it calls is a value or a function."""
+"""The training loop: the one place that has effects."""
 
 import dataclasses
 import time
@@ -14,6 +14,7 @@ from txf.data.batches import epoch_rows
 from txf.errors import Stopped
 from txf.training import run as runs
 from txf.training.checkpoints import Checkpoints
+from txf.training.clock import Clock
 from txf.training.evaluation import evaluate
 from txf.training.logging import MetricsLog
 from txf.training.program import Program, prepare
@@ -30,7 +31,7 @@ def train(
     progress: Progress = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Train the run of `config` in `workdir` to its end, from wherever it is, and return its result.
+    """Train the run of `config` in `workdir` to its end, wherever it is; return its result.
 
     A run that is finished is left as it is. `progress` is told now and then what happens;
     `should_stop` is asked between dispatches.
@@ -80,7 +81,7 @@ class _Session:
         self.diverged_at: int | None = None
         self.saved_at: int | None = None
         self.metrics: Mapping[str, jax.Array] = {}
-        self.clock = _Clock()
+        self.clock = Clock(self.log.seconds())
 
     def restore(self) -> None:
         """Take up the newest checkpoint, or begin: evaluate and save the state of step 0."""
@@ -95,7 +96,7 @@ class _Session:
             self.state = self.program.init_state()
             self.evaluate()
             self.save()
-        self.clock.start()
+        self.clock.start_lap()
 
     def dispatch(self) -> None:
         """Take as many steps as lie before the next event, in one compiled call."""
@@ -108,7 +109,7 @@ class _Session:
             self.state, self.program.data, draws, np.int32(count), self.program.hyper
         )
         self.step += count
-        self.clock.count(self.metrics, count)
+        self.clock.count(count, self.metrics)
 
     def record(self) -> None:
         """Log, evaluate and save where this step is one for it."""
@@ -171,7 +172,7 @@ class _Session:
             "error": f"the loss was not finite at step {self.diverged_at}" if diverged else None,
             "parameters": self.program.parameters,
             "flops_per_token": self.program.flops_per_token,
-            "seconds": self.clock.total(),
+            "seconds": self.clock.seconds(),
             "best": None if best is None else {"step": best["step"], "loss": best["loss"]},
             **metrics,
         }
@@ -194,7 +195,7 @@ class _Session:
             "loss": tally.nats / np.maximum(tally.weight, 1),
             **metrics,
             "tokens_per_second": rate * tokens,
-            "seconds": self.clock.total(),
+            "seconds": self.clock.seconds(),
         }
         self.log.write(self.step, "train", line)
         self.state = self.state.forget()
@@ -206,69 +207,14 @@ class _Session:
         wanted = self.config.training.steps_per_dispatch
         if wanted:
             return wanted
-        return int(np.clip(SECONDS_A_DISPATCH * self.clock.rate(), 1, self.program.most_steps))
+        return int(np.clip(SECONDS_A_DISPATCH * self.clock.pace(), 1, self.program.most_steps))
 
     def _draws(self, step: int, count: int) -> Any:
-        """Return the rows of the next `count` batches, filled up to what the program was made for."""
+        """Return what describes the next `count` batches."""
         train = self.program.dataset.splits["train"]
         size, seed = self.config.training.batch_size, self.config.data.seed
         pairs = [epoch_rows(train.num_rows, seed, step + i, size) for i in range(count)]
         return self.program.draws(pairs)
-
-
-class _Clock:
-    """Seconds of training, pauses for evaluation and saving left out, and the speed in between."""
-
-    def __init__(self):
-        self._begun = time.perf_counter()
-        self._lap_begun = self._begun
-        self._lap_steps = 0
-        self._rate = 0.0
-        self._pending = None
-
-    def start(self) -> None:
-        self._lap_begun = time.perf_counter()
-
-    def count(self, metrics: Any, steps: int) -> None:
-        """Note `steps` more, and wait for those before them: at most two dispatches are under way."""
-        if self._pending is not None:
-            jax.block_until_ready(self._pending)
-            self._rate = self._lap_steps / max(time.perf_counter() - self._lap_begun, 1e-9)
-        self._pending = metrics
-        self._lap_steps += steps
-
-    def rate(self) -> float:
-        """Return steps a second, as far as is known (0: not yet)."""
-        return self._rate
-
-    def lap(self) -> float:
-        """Return steps a second since the last lap, and begin another."""
-        now = time.perf_counter()
-        rate = self._lap_steps / max(now - self._lap_begun, 1e-9)
-        self._lap_begun, self._lap_steps, self._rate, self._pending = now, 0, rate, None
-        return rate
-
-    def paused(self):
-        """Leave what happens inside out of the lap."""
-        return _Pause(self)
-
-    def skip(self, seconds: float) -> None:
-        self._lap_begun += seconds
-
-    def total(self) -> float:
-        """Return the seconds since the beginning, pauses included."""
-        return time.perf_counter() - self._begun
-
-
-class _Pause:
-    def __init__(self, clock: _Clock):
-        self._clock = clock
-
-    def __enter__(self) -> None:
-        self._since = time.perf_counter()
-
-    def __exit__(self, *_: Any) -> None:
-        self._clock.skip(time.perf_counter() - self._since)
 
 
 def _without_place(line: Mapping[str, Any]) -> dict[str, Any]:

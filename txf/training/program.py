@@ -13,9 +13,9 @@ from jax.sharding import Mesh, Sharding
 from ml_collections import ConfigDict
 
 from txf.config import default_config, flatten, from_json, set_key
+from txf.data import tokenizers
 from txf.data.batches import Batch
 from txf.data.dataset import Dataset, load_dataset
-from txf.data import tokenizers
 from txf.nn.build import build_model
 from txf.nn.cost import parameter_count, training_flops_per_token
 from txf.training import parallel
@@ -210,7 +210,7 @@ def _compile_train_steps(model, spec, take, mode: str, mesh: Mesh, places: Any):
 
 
 def _json_of(config: ConfigDict, *prefixes: str, without: Sequence[str] = ()) -> str:
-    """Return a whole config in JSON that keeps these keys and groups and has the rest as default."""
+    """Return, in JSON, the default config with these keys and groups as in `config`."""
     kept = default_config()
     for key, value in flatten(config).items():
         chosen = any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)

@@ -1,4 +1,4 @@
-"""A finished run opened again: its model with the parameters of a checkpoint, and its figures checked."""
+"""A run opened again: its model with the parameters of a checkpoint, and its figures checked."""
 
 import math
 import os
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
     again: float | None
 
     def agrees(self, tolerance: float) -> bool:
-        """Tell whether both are there and differ by at most `tolerance`, relative (0: to the bit)."""
+        """Tell whether both are there and differ by `tolerance` at most (0: not in a bit)."""
         if self.recorded is None or self.again is None:
             return self.recorded == self.again
         return math.isclose(self.recorded, self.again, rel_tol=tolerance, abs_tol=tolerance)
@@ -138,7 +138,7 @@ def _differing(step: int, figures: list[Figure], tolerance: float) -> list[str]:
 
 
 def compare(recorded: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]) -> list[Figure]:
-    """Return every figure of the evaluation splits, as result.json has it and as it comes out again."""
+    """Return every figure of the evaluation splits, as recorded and as it comes out again."""
     figures = []
     for split in ("valid", "test"):
         before, after = recorded.get(split) or {}, again.get(split) or {}

@@ -100,7 +100,7 @@ class RunFolder:
         files.write_json(self.path / "data.json", describe(dataset))
 
     def changed_splits(self, dataset: Dataset) -> list[str]:
-        """Return the splits of `dataset` that are not what data.json says the run was begun with."""
+        """Return the splits of `dataset` that are not those the run was begun with."""
         path = self.path / "data.json"
         if not path.exists():
             return []

@@ -35,6 +35,6 @@ class TrainState(flax.struct.PyTreeNode):
         return jax.random.fold_in(jax.random.wrap_key_data(self.rng), self.step)
 
     def forget(self) -> "TrainState":
-        """Return this state with an empty tally, where the old one lies: what was logged is done."""
+        """Return this state with an empty tally, in the place of the old one, which is logged."""
         places = jax.tree.map(lambda leaf: leaf.sharding, self.tally)
         return self.replace(tally=jax.device_put(Tally.empty(), places))
