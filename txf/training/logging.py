@@ -21,11 +21,13 @@ class MetricsLog:
     def __init__(self, path: epath.Path):
         self.path = path
         self.lines: list[dict[str, Any]] = read_metrics(path)
+        self._on_disk = 0
         self._is_local = "://" not in os.fspath(path)
 
     def keep_until(self, step: int) -> None:
         """Forget what lies after `step`, the checkpoint that training continues from."""
         self.lines = [line for line in self.lines if line["step"] <= step]
+        self._on_disk = -1  # perhaps more than that, and perhaps half a line
         self.flush()
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
@@ -40,6 +42,7 @@ class MetricsLog:
         self.lines.append(line)
         if not self._is_local:
             return
+        self._on_disk += 1
         try:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -65,8 +68,10 @@ class MetricsLog:
         return max((line["seconds"] for line in self.lines if "seconds" in line), default=0.0)
 
     def flush(self) -> None:
-        """Write the whole file anew, in one piece."""
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.lines))
+        """See to it that the file holds all lines: write it anew, in one piece, if it does not."""
+        if self._on_disk != len(self.lines):
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.lines))
+            self._on_disk = len(self.lines)
 
 
 def read_metrics(path: epath.Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The training loop: the one place that has effects."""
 
 import dataclasses
-import time
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,9 +56,7 @@ def train(
             session.dispatch()
             session.record()
             if should_stop() and session.step < config.training.steps:
-                session.evaluate()
-                session.save()
-                raise Stopped(f"stopped at step {session.step}; the same command continues")
+                session.leave()
         return session.finish()
     finally:
         session.checkpoints.close()
@@ -120,8 +118,7 @@ class _Session:
             for every in (training.log_every, training.eval_every, training.checkpoint_every)
         )
         if logs or evaluates or saves:
-            bad_step = int(self.state.tally.bad_step)
-            self.diverged_at = bad_step if bad_step >= 0 else None
+            self._look_for_divergence()
         if self.diverged_at is not None:
             return
         if logs:
@@ -142,13 +139,25 @@ class _Session:
                 self.diverged_at = self.step
 
     def save(self) -> None:
-        """Save this step, once, if its loss is one worth keeping."""
+        """Save this step, once; not one that has diverged, unless it is the first of all."""
         line = self.log.find(self.step, "valid")
-        if self.saved_at == self.step or line["loss"] is None:
+        loss = math.inf if line is None or line["loss"] is None else line["loss"]
+        if self.saved_at == self.step or (self.diverged_at is not None and self.step > 0):
             return
         self.log.flush()
-        self.checkpoints.save(self.step, self.state, line["loss"])
+        self.checkpoints.save(self.step, self.state, loss)
         self.saved_at = self.step
+
+    def leave(self) -> None:
+        """Save where training is, and stop; no line is written that it would not write anyway.
+
+        Raises:
+            Stopped: always.
+        """
+        self._look_for_divergence()
+        self.save()
+        self.checkpoints.wait()
+        raise Stopped(f"stopped at step {self.step}; the same command continues")
 
     def finish(self) -> dict[str, Any]:
         """Evaluate what training ends with and write result.json, when the last save is on disk."""
@@ -178,6 +187,10 @@ class _Session:
         }
         self.folder.write_result(result)
         return result
+
+    def _look_for_divergence(self) -> None:
+        bad_step = int(self.state.tally.bad_step)
+        self.diverged_at = bad_step if bad_step >= 0 else None
 
     def _evaluate(self, split: str) -> dict[str, float]:
         return evaluate(
