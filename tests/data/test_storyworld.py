@@ -12,7 +12,7 @@ import pytest
 
 from txf.data import storyworld
 from txf.data.storyworld import generator, lists, teller, world
-from txf.data.storyworld.grammar import AGREEING, CHOOSE, KINDS, VALUE, Choice, Option
+from txf.data.storyworld.grammar import AGREEING, KINDS, VALUE, Choice, Option
 from txf.errors import UserError
 
 SEED = 7
@@ -150,21 +150,27 @@ def test_the_text_of_a_tiny_grammar_has_probabilities_that_sum_to_one():
     assert charged == pytest.approx({0: math.log(3), 3: math.log(4 / 3)})
 
 
-def test_empirical_frequencies_are_the_stated_probabilities(corpus):
-    seen = collections.Counter()
-    expected: dict[str, float] = {}
-    for key in range(3000):
-        first = _told(key).picks[0] if key < 400 else None
-        if first is None:
-            break
-        seen[first.index] += 1
-    opening = lists.LISTS["OPENING"]
-    for index, option in enumerate(opening.options):
-        expected[index] = option.weight / opening.total
-    total = sum(seen.values())
-    for index, share in expected.items():
-        spread = math.sqrt(share * (1 - share) / total)
-        assert abs(seen[index] / total - share) < 4.5 * spread
+def test_empirical_frequencies_are_the_stated_probabilities():
+    """Count the options of every list, where nothing was excluded from it: chi-squared."""
+    counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    for key in range(1500):
+        told = _told(key)
+        for option, nats in zip(told.picks, told.nats, strict=True):
+            whole = lists.LISTS[option.source.removeprefix("a ")]
+            if nats == math.log(whole.total / option.weight):
+                counts[option.source][option.index] += 1
+    tested = 0
+    for source, seen in counts.items():
+        whole = lists.LISTS[source.removeprefix("a ")]
+        drawn = sum(seen.values())
+        if len(whole.options) < 2 or drawn * min(o.weight for o in whole.options) < 5 * whole.total:
+            continue
+        expected = [drawn * option.weight / whole.total for option in whole.options]
+        distance = sum((seen[n] - e) ** 2 / e for n, e in enumerate(expected))
+        degrees = len(expected) - 1
+        assert distance < degrees + 5 * math.sqrt(2 * degrees) + 10, source
+        tested += 1
+    assert tested > 25
 
 
 def test_the_draws_are_uniform():
@@ -334,16 +340,16 @@ def test_pronoun_spans_are_agreeing_words(corpus):
                 assert story.text[start:end].lower() in words
 
 
-def test_agreeing_forms_are_marked_as_pronouns():
+def test_agreeing_forms_are_marked_as_pronouns_and_nothing_else_is():
+    kinds = collections.defaultdict(set)
     for choice in lists.LISTS.values():
         for option in choice.options:
             for op in option.ops:
-                if op[0] == VALUE and "." in op[1]:
-                    form = op[1].partition(".")[2]
-                    assert (KINDS[op[2]] in ("pronoun", "choice")) == (form in AGREEING) or (
-                        KINDS[op[2]] == "choice"
-                    )
-                assert op[0] != CHOOSE or op[2].options
+                if op[0] == VALUE and op[2] != KINDS.index("choice"):
+                    kinds[op[1].partition(".")[2] in AGREEING].add(op[2])
+    pronoun = KINDS.index("pronoun")
+    assert kinds[True] == {pronoun}
+    assert pronoun not in kinds[False]
 
 
 # English, and the world.

@@ -10,8 +10,8 @@ or more than, NEAR characters before), "pronoun" (agreement) and "order" (who di
 determined by what stands before them, as is "other", the filler: their floor is exactly 0.
 
 generator.py says why the mean surprise is a floor, and grammar.py why the text tells its choices.
-The words are in lexicon.py, the sentence shapes in opening.py, events.py and ending.py, and what may
-happen when in world.py.
+The words are in lexicon.py, the sentence shapes in opening.py, events.py and ending.py, and what
+may happen when in world.py.
 """
 
 from txf.data.storyworld.generator import (

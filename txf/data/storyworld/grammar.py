@@ -30,7 +30,7 @@ _CACHED = 1000  # subsets kept for each list, which bounds the memory they take
 
 TEXT, VALUE, CHOOSE = range(3)  # the first entry of an operation
 
-AGREEING = frozenset(["he", "He", "him", "his", "His", "girl", "son", "sister", "She"])
+AGREEING = frozenset(["he", "He", "him", "his", "His", "girl"])
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _VOWELS = frozenset("aeiou")
