@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from txf.errors import UserError
+from txf.nn.transformer import EncoderDecoder
 
 
 def beam_search(
@@ -88,7 +89,7 @@ def _search(
     beams, longest, begin, end = sizes
     batch = source.shape[0]
     apply = functools.partial(model.apply, decode=True, mutable=["cache"])
-    if model.structure == "encoder_decoder":
+    if isinstance(model, EncoderDecoder):
         first = jnp.full((batch, 1), begin, source.dtype)
         logits, variables = apply(
             {"params": params}, first, source=source, source_segments=source_segments
@@ -100,7 +101,8 @@ def _search(
         read = (source_segments > 0).sum(1)
         last = jnp.maximum(read - 1, 0)[:, None, None]
         logits = jnp.take_along_axis(logits, last, axis=1)[:, 0]
-    room = model.context_length - read + 1  # the last new token need not be read
+    spec = model.decoder_spec if isinstance(model, EncoderDecoder) else model.spec
+    room = spec.context_length - read + 1  # the last new token need not be read
     vocab = logits.shape[-1]
 
     def split(x: Array) -> Array:
@@ -139,7 +141,7 @@ def _search(
             (~done).astype(jnp.int32).reshape(-1, 1),
         )
         return _Beams(
-            cache=variables["cache"],
+            cache=variables.get("cache", {}),
             log_probs=next_log_probs(logits[:, 0]),
             tokens=tokens,
             total=total,
@@ -151,7 +153,7 @@ def _search(
     every = functools.partial(jnp.repeat, repeats=beams, axis=0)
     only_first = jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)
     state = _Beams(
-        cache=jax.tree.map(every, variables["cache"]),
+        cache=jax.tree.map(every, variables.get("cache", {})),
         log_probs=next_log_probs(every(logits)),
         tokens=jnp.full((batch, beams, longest), end, jnp.int32),
         total=jnp.broadcast_to(only_first, (batch, beams)),

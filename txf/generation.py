@@ -89,20 +89,20 @@ def next_token_distribution(
     return jax.nn.softmax(filter_logits(logits, temperature, top_k, top_p), axis=-1)
 
 
-def row_keys(prompts: Sequence[Tokens], seed: int) -> list[jax.Array]:
+def row_keys(prompts: Sequence[Tokens], seed: int) -> Key[Array, " batch"]:
     """Return a random key a prompt, made of the seed, the prompt, and how often it came before.
 
     So what a prompt draws does not depend on the other prompts of the batch, and copies of one
     prompt draw different continuations.
     """
     copies: dict[bytes, int] = {}
-    keys = []
-    for prompt in prompts:
+    places = np.zeros((2, len(prompts)), np.uint32)
+    for row, prompt in enumerate(prompts):
         name = np.asarray(prompt, np.int32).tobytes()
-        copy = copies[name] = copies.get(name, -1) + 1
-        key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(name))
-        keys.append(jax.random.fold_in(key, copy))
-    return keys
+        copies[name] = copies.get(name, -1) + 1
+        places[:, row] = zlib.crc32(name), copies[name]
+    fold = jax.vmap(jax.random.fold_in, (None, 0)), jax.vmap(jax.random.fold_in)
+    return fold[1](fold[0](jax.random.key(seed), places[0]), places[1])
 
 
 def generate(
@@ -119,29 +119,36 @@ def generate(
     begin_of_text: int = 0,
     on_token: Callable[[int, int], None] | None = None,
     notice: Callable[[str], None] | None = None,
+    cached: bool | None = None,
 ) -> list[np.ndarray]:
     """Continue prompts, of any lengths, and return each one's new token ids.
 
     A row ends with `end_of_text`, which is not returned (None: nothing ends it), or after
-    `max_new_tokens`.  An empty prompt begins from `begin_of_text`.  Of a prompt longer than
-    `model.context_length` the last `context_length` tokens are read, and `notice` is told so.
+    `max_new_tokens`.  An empty prompt begins from `begin_of_text`.  Of a prompt longer than the
+    model's context the last context_length tokens are read, and `notice` is told so.
     `on_token(row, token)` is called as tokens come, in order within a row; while the caller handles
     one step's tokens the next step already runs.
 
     Token i of a row is drawn with a key made of the seed, the prompt and i alone (see `row_keys`),
     so a prompt's continuation does not depend on the batch it is in.
 
-    Raises UserError for sampling options without meaning and for ids outside the vocabulary.
+    `cached=False` computes the whole window anew for each token.  The result is the same, slower; a
+    model that is not causal can do no other, and does so by itself.
+
+    Raises:
+        UserError: a sampling option has no meaning, or the model reads a source or gives no logits
+            for a next token.
     """
     check_sampling(temperature, top_k, top_p)
     if max_new_tokens < 0:
         raise UserError(f"max_new_tokens={max_new_tokens} is negative; give a number >= 0")
     if not prompts or max_new_tokens == 0:
         return [np.zeros(0, np.int32) for _ in prompts]
-    context, rows = model.context_length, len(prompts)
+    reader = _reader(model, cached)
+    context, rows = reader.context, len(prompts)
     windows = [_window(p, row, context, begin_of_text, notice) for row, p in enumerate(prompts)]
     sampler = Sampler(
-        keys=jnp.stack(row_keys(prompts, seed)),
+        keys=row_keys(prompts, seed),
         temperature=jnp.float32(temperature),
         top_k=None if top_k is None else jnp.int32(min(top_k, np.iinfo(np.int32).max)),
         top_p=None if top_p is None else jnp.float32(top_p),
@@ -170,10 +177,10 @@ def generate(
             if len(windows[row]) > context:
                 windows[row] = windows[row][-max(1, context // 2) :]
         tokens, segments = _pad_right(windows, done, context)
-        carry, fresh = _prefill(model, params, sampler, tokens, segments, jnp.int32(made))
+        carry, fresh = _prefill(reader, params, sampler, tokens, segments, jnp.int32(made))
         made += 1
         while True:
-            carry, coming, steps = _decode(model, params, sampler, carry, limit)
+            carry, coming, steps = _decode(reader, params, sampler, carry, limit)
             take(np.asarray(fresh))
             if int(steps) == 0:  # all rows have ended, or a window is full
                 break
@@ -205,9 +212,9 @@ class Sampler:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _Carry:
-    """A batch in the middle: `token` is drawn and not yet read, `length` tokens are cached."""
+    """A batch in the middle: `token` is drawn and not yet read, `length` tokens are read."""
 
-    cache: Any
+    kept: Any
     token: Int[Array, " batch"]
     length: Int[Array, " batch"]
     done: Bool[Array, " batch"]
@@ -221,53 +228,96 @@ class _Carry:
         return dataclasses.replace(self, token=token, number=number, done=done), token
 
 
-@functools.partial(jax.jit, static_argnames="model")
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """A model that reads on from where it was: with a cache, or, without one, all over again."""
+
+    model: nn.Module
+    context: int
+    cached: bool
+
+    def read(
+        self,
+        params: Any,
+        kept: Any,
+        tokens: Int[Array, "batch tokens"],
+        segments: Int[Array, "batch tokens"],
+    ) -> tuple[Float[Array, "batch vocab"], Any]:
+        """Return the logits after each row's last token, and what to read on with.
+
+        `kept` is None at first.  Padding, on the right, has segment 0; a row of padding gives
+        logits of no meaning.
+        """
+        rows = jnp.arange(tokens.shape[0])
+        if self.cached:
+            variables = {"params": params} | ({} if kept is None else {"cache": kept})
+            logits, kept = self.model.apply(
+                variables, tokens, segments, decode=True, mutable=["cache"]
+            )
+            return logits[rows, jnp.maximum(segments.sum(1) - 1, 0)], kept.get("cache", {})
+        if kept is None:
+            kept = jnp.zeros((rows.size, self.context), jnp.int32), jnp.zeros_like(rows)
+        window, length = kept
+        places = length[:, None] + jnp.cumsum(segments, 1) - 1
+        places = jnp.where(segments > 0, places, self.context)
+        window = window.at[rows[:, None], places].set(tokens, mode="drop")
+        length = length + segments.sum(1)
+        real = jnp.arange(self.context) < length[:, None]
+        logits = self.model.apply({"params": params}, window, real.astype(jnp.int32))
+        return logits[rows, jnp.maximum(length - 1, 0)], (window, length)
+
+
+def _reader(model: nn.Module, cached: bool | None) -> _Reader:
+    """Return what reads for `model`.
+
+    Raises:
+        UserError: it reads a source, or its outputs are no tokens.
+    """
+    if not hasattr(model, "spec"):
+        raise UserError("this model translates a source: use beam_search, not generate")
+    if model.outputs != model.vocab_size:
+        raise UserError("this model tells classes apart: it has no next token to generate")
+    if cached is None:
+        cached = getattr(model.spec, "causal", True)  # the baselines are, and have no switch
+    return _Reader(model, model.spec.context_length, cached)
+
+
+@functools.partial(jax.jit, static_argnames="reader")
 def _prefill(
-    model: nn.Module, params: Any, sampler: Sampler, tokens: Array, segments: Array, number: Array
+    reader: _Reader, params: Any, sampler: Sampler, tokens: Array, segments: Array, number: Array
 ) -> tuple[_Carry, Array]:
-    """Read whole windows into an empty cache and draw the token after each."""
-    logits, variables = model.apply(
-        {"params": params}, tokens, segments, decode=True, mutable=["cache"]
-    )
+    """Read whole windows with nothing before them, and draw the token after each."""
+    logits, kept = reader.read(params, None, tokens, segments)
     length = segments.sum(1)
-    last = jnp.take_along_axis(logits, jnp.maximum(length - 1, 0)[:, None, None], axis=1)[:, 0]
-    carry = _Carry(variables["cache"], jnp.zeros_like(length), length, length == 0, number)
-    carry, token = carry.drawn(sampler, last)
+    carry = _Carry(kept, jnp.zeros_like(length), length, length == 0, number)
+    carry, token = carry.drawn(sampler, logits)
     return carry, token[:, None]
 
 
-@functools.partial(jax.jit, static_argnames="model", donate_argnames="carry")
+@functools.partial(jax.jit, static_argnames="reader", donate_argnames="carry")
 def _decode(
-    model: nn.Module, params: Any, sampler: Sampler, carry: _Carry, limit: Array
+    reader: _Reader, params: Any, sampler: Sampler, carry: _Carry, limit: Array
 ) -> tuple[_Carry, Array, Array]:
     """Read and draw one token after another: at most `limit`, and while each row has room.
 
-    Returns the tokens, [batch, context_length] of which the first `steps` columns count, and
-    `steps`.
+    Returns also the tokens, [batch, context_length], and how many of its columns count.
     """
-    context = model.context_length
 
     def goes_on(loop: tuple[_Carry, Array, Array]) -> Array:
         carry, _, steps = loop
-        room = (carry.done | (carry.length < context)).all()
+        room = (carry.done | (carry.length < reader.context)).all()
         return (steps < limit) & room & ~carry.done.all()
 
     def step(loop: tuple[_Carry, Array, Array]) -> tuple[_Carry, Array, Array]:
         carry, tokens, steps = loop
-        active = ~carry.done
-        logits, variables = model.apply(
-            {"params": params, "cache": carry.cache},
-            jnp.maximum(carry.token, 0)[:, None],
-            active.astype(jnp.int32)[:, None],
-            decode=True,
-            mutable=["cache"],
-        )
-        length = carry.length + active
-        carry = dataclasses.replace(carry, cache=variables["cache"], length=length)
-        carry, token = carry.drawn(sampler, logits[:, 0])
+        active = (~carry.done).astype(jnp.int32)
+        token = jnp.maximum(carry.token, 0)
+        logits, kept = reader.read(params, carry.kept, token[:, None], active[:, None])
+        carry = dataclasses.replace(carry, kept=kept, length=carry.length + active)
+        carry, token = carry.drawn(sampler, logits)
         return carry, tokens.at[:, steps].set(token), steps + 1
 
-    tokens = jnp.full((carry.token.shape[0], context), -1, jnp.int32)
+    tokens = jnp.full((carry.token.shape[0], reader.context), -1, jnp.int32)
     return lax.while_loop(goes_on, step, (carry, tokens, jnp.int32(0)))
 
 

@@ -113,7 +113,7 @@ class Recurrent(nn.Module):
             segments = jnp.ones(x.shape[:2], jnp.int32)
         kept = [
             self.variable("cache", name, lambda value=value: value)
-            for name, value in zip(("hidden", "cell"), state, strict=False)
+            for name, value in zip(("output", "cell"), state, strict=False)
         ]
         last = self.variable("cache", "segment", jnp.zeros, (batch,), jnp.int32)
         state = tuple(part.value for part in kept)
