@@ -100,12 +100,18 @@ def write_run(folder, overrides, outcome="done", test=True, steps=1000):
         json.dumps(
             {
                 "python": "3.11.9",
-                "versions": {"jax": "0.10.2", "flax": "0.12.8"},
+                "platform": "Linux",
+                "computes_as": {"backend": "cpu", "device": "a processor", "device_count": 1},
+                "process_count": 1,
+                "versions": {"jax": "0.10.2", "flax": "0.12.8", "optax": None},
                 "git_commit": "0123abc",
-                "platform": "cpu",
-                "device_kind": "cpu",
-                "device_count": 1,
-                "command_line": ["python", "-m", "experiments.sweep", "--sweep=a b.py"],
+                "starts": [
+                    {
+                        "time": "2026-01-01T00:00:00Z",
+                        "command": ["sweep.py", "--sweep=a b.py", "--workdir=sweeps/a"],
+                        "changed": {},
+                    }
+                ],
             }
         )
     )

@@ -14,7 +14,7 @@ from txf.report.content import gather
 from txf.report.drawing import spread
 from txf.report.layout import BASE_COLOUR, find_factors, lay_out
 from txf.report.style import render, style
-from txf.sweeps.hypotheses import Difference, Trend
+from txf.sweeps.hypotheses import Difference, Level, Trend
 from txf.sweeps.reading import read_sweep
 
 PLACE = "model.norm_placement"
@@ -90,13 +90,14 @@ def test_figures_are_also_files_and_the_same(grid, page):
 
 def test_it_answers_the_question_and_says_how_to_ask_again(page):
     assert "Does pre-norm train deeper stacks better than post-norm?" in page.text
-    assert "experiments.sweep '--sweep=a b.py'" in page.text
+    assert "experiments.sweep '--sweep=a b.py' --workdir=sweeps/a" in page.text
     assert "experiments.reproduce" in page.text
     assert "jax 0.10.2" in page.text
     for word in ("supported", "refuted", "depth helps"):
         assert word in page.text
     for status in ("49 done", "2 diverged", "1 failed", "1 unfinished", "1 missing"):
         assert status in page.text
+    assert "2026" not in page.text
     assert "2 of 54 members have no result yet" in page.text
 
 
@@ -173,9 +174,10 @@ def test_sweeps_that_are_not_whole(tmp_path, state):
         assert "undecided" in page.text
 
 
-def test_accuracy_gets_a_figure_where_it_is_measured(tmp_path):
+def test_a_metric_that_a_claim_is_about_gets_a_figure(tmp_path):
     points = synthetic.points({"model.depth": [1, 2], "seed": [0, 1]})
-    folder = synthetic.write_sweep(tmp_path, points)
+    claim = Level("solves", {"model.depth": 2}, metric="test.accuracy", value=0.5)
+    folder = synthetic.write_sweep(tmp_path, points, hypotheses=[claim])
     for path in folder.glob("runs/*/result.json"):
         result = json.loads(path.read_text())
         result["test"] = {"loss": 1.0, "accuracy": 0.75}

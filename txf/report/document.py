@@ -1,10 +1,10 @@
 """The HTML report: one file with everything in it, made from a sweep's folder and nothing else."""
 
 import base64
-import json
+import inspect
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -13,10 +13,10 @@ import pandas as pd
 from etils import epath
 
 from txf.config import flatten
-from txf.files import write_text
+from txf.files import read_json, write_text
 from txf.report.content import Content, gather
-from txf.report.figures import FIGURES
-from txf.report.style import render, style
+from txf.report.figures import figures_of
+from txf.report.style import KINDS, render, style
 from txf.sweeps.grid import format_value, short_keys
 from txf.sweeps.hypotheses import Verdict, write_verdicts
 from txf.sweeps.reading import STATUSES, SweepRecord, read_sweep
@@ -38,7 +38,6 @@ CAPTIONS = {
         "reference level (◇) over paired seeds, with the 95\u00a0% interval of the differences. "
         "A seed moves all arms together, so it is the right side that tells levels apart.",
     ),
-    "accuracy_by_factor": ("Accuracy by each factor", "Drawn as the loss above."),
     "learning_curves": (
         "Validation loss over training",
         "Each arm at its best setting: mean over seeds, the band their range. A dashed line with a "
@@ -72,30 +71,42 @@ def write_report(sweep_dir: epath.PathLike) -> epath.Path:
 def _write_figures(content: Content, folder: epath.Path) -> list[dict[str, str]]:
     """Draw every figure that has something to show; leave none of an earlier build behind."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = []
-    for name, draw in FIGURES.items():
+    drawn, written = [], set()
+    for name, draw in figures_of(content).items():
         with style():
             figure = draw(content)
-            files = (
-                {} if figure is None else {kind: render(figure, kind) for kind in ("svg", "png")}
-            )
-        for kind in ("svg", "png"):
-            path = folder / f"{name}.{kind}"
-            if kind in files:
-                path.write_bytes(files[kind])
-            elif path.exists():
-                path.unlink()
-        if files:
-            data = base64.b64encode(files["svg"]).decode()
-            title, caption = CAPTIONS[name]
-            drawn.append({"name": name, "data": data, "title": title, "caption": caption})
+            files = {} if figure is None else {kind: render(figure, kind) for kind in KINDS}
+        if not files:
+            continue
+        for kind, data in files.items():
+            (folder / f"{name}.{kind}").write_bytes(data)
+            written.add(f"{name}.{kind}")
+        title, caption = _caption(name)
+        svg = base64.b64encode(files["svg"]).decode()
+        drawn.append({"name": name, "data": svg, "title": title, "caption": caption})
+    for path in folder.iterdir():
+        if path.suffix.removeprefix(".") in KINDS and path.name not in written:
+            path.unlink()
     return drawn
 
 
-def _split_question(question: str) -> tuple[str, list[str]]:
-    """The first paragraph is the title; the others are shown as they are written."""
+def _caption(name: str) -> tuple[str, str]:
+    """Title and text of a figure."""
+    if name in CAPTIONS:
+        return CAPTIONS[name]
+    metric = name.removesuffix("_by_factor").replace("_", " ")
+    return f"{metric.capitalize()} by each factor", "Drawn as the loss above."
+
+
+def _split_question(question: str) -> tuple[str, list[dict[str, Any]]]:
+    """The first paragraph is the title; of the others, those that are commands keep their lines."""
     title, *rest = [part for part in question.strip().split("\n\n") if part.strip()] or ["A sweep"]
-    return " ".join(title.split()), rest
+    paragraphs = []
+    for part in rest:
+        command = part.lstrip().startswith(("python ", "make "))
+        text = inspect.cleandoc(part) if command else " ".join(part.split())
+        paragraphs.append({"command": command, "text": text})
+    return " ".join(title.split()), paragraphs
 
 
 def number(value: Any, digits: int = 4) -> dict[str, str]:
@@ -260,16 +271,27 @@ def _troubles(content: Content) -> list[dict[str, str]]:
 
 
 def _environment(sweep: SweepRecord) -> tuple[str, dict[str, str]]:
-    """The command line and the versions, from the first run that recorded them."""
+    """The command line and the versions, from the first run that recorded them.
+
+    Times are left out: a report says what was found, and the same findings are the same page.
+    """
     for run in sweep.members:
         path = run.folder / "environment.json"
         if path.exists():
-            facts = flatten(json.loads(path.read_text()))
-            commands = [key for key in facts if "command" in key]
-            command = facts.pop(commands[0]) if commands else ""
-            text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
-            return text, {key: _say(value) for key, value in facts.items() if value is not None}
+            recorded = read_json(path)
+            starts = recorded.pop("starts", [])
+            facts = {key.rsplit(".", 1)[-1]: value for key, value in flatten(recorded).items()}
+            command = _command(starts[0]["command"]) if starts else ""
+            return command, {key: _say(value) for key, value in facts.items() if value is not None}
     return "", {}
+
+
+def _command(words: Sequence[str]) -> str:
+    """A recorded command line as a person types it: sweep.py is `python -m experiments.sweep`."""
+    program, *flags = words
+    if program.endswith(".py"):
+        program = f"python -m experiments.{program.removesuffix('.py')}"
+    return " ".join([program, *map(shlex.quote, flags)])
 
 
 def _say(value: Any) -> str:
@@ -323,7 +345,7 @@ def report_html(content: Content, figures: list[dict[str, str]]) -> str:
         troubles=_troubles(content),
         appendix=_members(content),
         command=command,
-        environment={key.removeprefix("versions."): v for key, v in environment.items()},
+        environment=environment,
         seconds=_seconds(content.sweep),
         drawn_with=f"matplotlib {matplotlib.__version__}",
     )

@@ -3,6 +3,7 @@
 All draw with explicit Figure objects: no pyplot, no state that one figure could leave to the next.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -154,11 +155,30 @@ def _name_points(axes: Axes, points: dict[str, tuple[Number, Estimate]], content
     )
 
 
-FIGURES: dict[str, Callable[[Content], Figure | None]] = {
-    "loss_by_arm": loss_by_arm,
-    "loss_by_factor": lambda content: by_factor(content, content.loss),
-    "accuracy_by_factor": lambda content: by_factor(content, f"{content.split}_accuracy"),
-    "learning_curves": learning_curves,
-    "loss_by_cost": loss_by_cost,
-    "tuning": tuning,
-}
+def measured(content: Content) -> list[str]:
+    """The metrics besides the loss that the sweep is about: those its hypotheses name, or accuracy.
+
+    Accuracy counts as one where the task is to classify or to tag.
+    """
+    on_a_split = [v.metric for v in content.verdicts if v.metric.startswith(("test.", "valid."))]
+    named = [metric.partition(".")[2] for metric in on_a_split]
+    named += ["accuracy"] * (content.sweep.base["task"] in ("classification", "tagging"))
+    columns = [(name, f"{content.split}_{name.replace('.', '_')}") for name in dict.fromkeys(named)]
+    return [column for name, column in columns if name != "loss" and content.has(column)]
+
+
+def figures_of(content: Content) -> dict[str, Callable[[Content], Figure | None]]:
+    """How to draw each figure of a report, by name, in the order of the report."""
+    factors = {
+        f"{column.removeprefix(content.split + '_')}_by_factor": functools.partial(
+            by_factor, column=column
+        )
+        for column in [content.loss, *measured(content)]
+    }
+    return {
+        "loss_by_arm": loss_by_arm,
+        **factors,
+        "learning_curves": learning_curves,
+        "loss_by_cost": loss_by_cost,
+        "tuning": tuning,
+    }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import matplotlib
 from matplotlib.figure import Figure
 
+KINDS = ("svg", "png")  # what each figure is written as
 INK, FAINT, RULE = "#222222", "#777777", "#dddddd"
 WIDTH = 8.6  # inches; the report's text column
 NARROW = 5.6  # of a figure with one panel
