@@ -36,6 +36,8 @@ def main(overrides: list[str]) -> None:
     if _WORKDIR.value is not None:
         experiment = settle(experiment, _WORKDIR.value)
         statuses = {m.name: recorded_status(m, _WORKDIR.value) for m in experiment.members}
+    if _RETRY_FAILED.value:
+        statuses = {name: "" if status == "failed" else status for name, status in statuses.items()}
     costs = estimate.sweep_costs(experiment.members)
     rate = estimate.matmul_rate()
     if _DRY_RUN.value:

@@ -18,11 +18,12 @@ def get_config() -> ConfigDict:
     config = default_config()
     config.data.bytes = 500_000
     config.optimizer.learning_rate = 4e-3
-    config.optimizer.warmup_steps = 20
-    config.training.steps = 300
-    config.training.log_every = 50
-    config.training.eval_every = 100
-    config.training.checkpoint_every = 300
+    config.optimizer.warmup_steps = 40
+    config.training.batch_size = 16
+    config.training.steps = 800
+    config.training.log_every = 100
+    config.training.eval_every = 200
+    config.training.checkpoint_every = 400
     return config
 
 

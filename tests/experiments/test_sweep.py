@@ -107,29 +107,27 @@ def test_killed_anywhere_and_run_again_it_comes_to_the_same_table(finished, swee
 
 
 def test_a_dry_run_prints_the_cost_and_leaves_nothing(sweep, folder):
-    dry = sweep("dry", "--dry_run")
+    dry = sweep("dry", "--dry_run", "--config.training.steps=12")
     assert dry.returncode == 0, dry.stderr
     for text in (*NAMES, "model.num_heads: 1, 2", "seed: 0, 1", "parameters", "FLOPs", "4 to run"):
         assert text in dry.stdout
     assert not (folder / "dry").exists()
-    assert sweep(None, "--dry_run", "--config.training.steps=12").returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("name", "flags", "says"),
     [
-        (["--config.model.num_heads=4"], "--config.model.num_heads: the sweep itself sets"),
-        (["--config.training.stepz=4"], "did you mean training.steps"),
-        (["--config.model.width=7"], "num_heads=2,seed=0 and num_heads=2,seed=1"),
-        (["--config.data.source=text", "--config.data.path=nowhere.txt"], "nowhere.txt"),
-        (["--config.training.steps=9"], "training.steps was 6, is 9"),
-        (["leftover"], "leftover"),
+        ("finished", ["--config.model.num_heads=4"], "the sweep itself sets model.num_heads"),
+        ("other", ["--config.data.source=text", "--config.data.path=nowhere.txt"], "nowhere.txt"),
+        ("other", ["leftover"], "leftover"),
+        (None, [], "--workdir=FOLDER is missing"),
     ],
 )
-def test_wrong_requests_exit_with_2_and_a_line(finished, sweep, flags, says):
-    wrong = sweep("finished", *flags)
+def test_wrong_requests_exit_with_2_and_a_line(finished, sweep, folder, name, flags, says):
+    wrong = sweep(name, *flags)
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False), wrong.stderr
     assert says in wrong.stderr
+    assert not (folder / "other").exists()
 
 
 def test_a_failed_member_is_named_and_exits_with_1(finished, sweep, folder):

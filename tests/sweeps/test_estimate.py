@@ -63,7 +63,11 @@ def test_the_rate_is_that_of_a_machine():
     assert 1e8 < estimate.matmul_rate() < 1e16
 
 
-def test_time_falls_with_the_rate_and_grows_with_depth():
-    slow, fast = (estimate.run_seconds(BASE, cost(), rate) for rate in (1e9, 1e12))
-    assert slow > 2 * fast
-    assert fast > estimate.SECONDS_TO_START
+def test_time_falls_with_the_rate_and_programs_are_compiled_once():
+    members = expand(BASE, product({"model.depth": [1, 3], "seed": [0, 1, 2]}))
+    costs = estimate.sweep_costs(members)
+    slow, fast = (estimate.sweep_seconds(members, costs, rate) for rate in (1e9, 1e15))
+    assert all(slow[name] > fast[name] for name in slow)
+    assert slow["depth=3,seed=0"] > 2 * slow["depth=1,seed=0"]
+    assert fast["depth=3,seed=0"] > fast["depth=1,seed=0"] > fast["depth=1,seed=1"]
+    assert fast["depth=1,seed=1"] == pytest.approx(fast["depth=3,seed=2"], rel=0.01)

@@ -15,12 +15,15 @@ from txf.nn.cost import parameter_count, training_flops_per_token
 from txf.sweeps.definition import Experiment
 from txf.sweeps.grid import Member, apply_overrides, format_value, refuse_members, short_keys
 from txf.sweeps.progress import duration
+from txf.training.program import TRACED
 
-# The model of time: matrix products at this share of the rate measured for large ones, and so many
-# seconds to start and compile a run, plus so many for every block that is compiled separately.
-EFFICIENCY = 0.5
-SECONDS_TO_START = 5.0
-SECONDS_A_BLOCK = 0.5
+# The model of time: matrix products at this share of the rate measured for large ones, so many
+# seconds to start and end a run, and so many to compile what members of an arm share: a model, and
+# each of its blocks.
+EFFICIENCY = 0.4
+SECONDS_A_RUN = 2.0
+SECONDS_A_PROGRAM = 4.0
+SECONDS_A_BLOCK = 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,10 +137,29 @@ def matmul_rate(dtype: str = "float32") -> float:
     return 2 * n**3 / best * (1 if jax.default_backend() == "cpu" else jax.device_count())
 
 
-def run_seconds(config: ConfigDict, cost: Cost, rate: float) -> float:
-    """Estimate the seconds a run takes on devices that reach `rate` FLOP/s in large products."""
-    blocks = 1 if config.model.scan_layers else config.model.depth
-    return cost.flops / (EFFICIENCY * rate) + SECONDS_TO_START + SECONDS_A_BLOCK * blocks
+def sweep_seconds(
+    members: Sequence[Member], costs: Mapping[str, Cost], rate: float
+) -> dict[str, float]:
+    """Estimate the seconds each member takes, by its name, if they run one after another.
+
+    The first of those that share a compiled program also takes the time to compile it.
+
+    Args:
+        members: what is to run.
+        costs: by member's name, see `sweep_costs`.
+        rate: FLOP/s of the devices in large matrix products, see `matmul_rate`.
+    """
+    compiled: set[str] = set()
+    seconds = {}
+    for member in members:
+        took = costs[member.name].flops / (EFFICIENCY * rate) + SECONDS_A_RUN
+        program = _program_key(member.config)
+        if program not in compiled:
+            compiled.add(program)
+            blocks = 1 if member.config.model.scan_layers else member.config.model.depth
+            took += SECONDS_A_PROGRAM + SECONDS_A_BLOCK * blocks
+        seconds[member.name] = took
+    return seconds
 
 
 def describe(
@@ -158,10 +180,8 @@ def describe(
         values = _values(experiment, key)
         tuned = " (each arm at its own best)" if key in experiment.tuned else ""
         lines.append(f"  {key}: {', '.join(values)}{tuned}")
-    seconds = {
-        member.name: run_seconds(member.config, costs[member.name], rate)
-        for member in experiment.members
-    }
+    to_run = [member for member in experiment.members if not statuses[member.name]]
+    seconds = sweep_seconds(to_run, costs, rate)
     header = ["member", "parameters", "FLOPs/token", "FLOPs", "time", "memory"]
     rows = [header]
     for member in experiment.members:
@@ -183,15 +203,15 @@ def describe(
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells))
-    to_run = [name for name, status in statuses.items() if not status]
-    total = sum(costs[name].flops for name in to_run)
+    total = sum(costs[member.name].flops for member in to_run)
     lines += [
         "",
         f"{len(to_run)} to run: {total:.3g} FLOPs, about "
-        f"{duration(float(sum(seconds[name] for name in to_run)))}, at most "
+        f"{duration(float(sum(seconds.values())))}, at most "
         f"{_bytes(max(cost.memory for cost in costs.values()))} at a time",
         f"(time: {EFFICIENCY:.0%} of the {rate / 1e9:.3g} GFLOP/s measured here for large matrix "
-        f"products, and {SECONDS_TO_START:g} s a run and {SECONDS_A_BLOCK:g} s a block to compile; "
+        f"products, {SECONDS_A_RUN:g} s more a run, {SECONDS_A_PROGRAM:g} s and "
+        f"{SECONDS_A_BLOCK:g} s a block to compile each model; "
         "memory: parameters, gradients, optimizer state and activations, reckoned)",
     ]
     return "\n".join(lines)
@@ -225,6 +245,12 @@ def _cost_key(config: ConfigDict) -> str:
     parts = {"task": config.task}
     parts |= {part: config[part].to_dict() for part in ("data", "model", "training")}
     return json.dumps(parts | {"optimizer": config.optimizer.name}, sort_keys=True)
+
+
+def _program_key(config: ConfigDict) -> str:
+    """Return a text equal for configs that run the same compiled program."""
+    flat = {key: value for key, value in flatten(config).items() if key not in TRACED}
+    return json.dumps(flat, sort_keys=True)
 
 
 def _memory(config: ConfigDict, parameters: int, vocab_size: int) -> float:
