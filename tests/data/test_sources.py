@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from txf.config import default_config
-from txf.data import sources
+from txf.data import reading, sources
 from txf.data.dataset import load_dataset
-from txf.data.sources import assign_splits, item_key, split_by_position, split_documents
+from txf.data.sources import assign_splits, deal_by_position, item_keys, split_documents
 from txf.errors import UserError
 
 STORIES = [f"Story {i} of the {i * 7919 % 101} hens.\nThey were {i} in all." for i in range(50)]
@@ -111,11 +111,11 @@ def test_unreadable_file(config, tmp_path, monkeypatch):
         (tmp_path / "a.txt").chmod(0)
     else:  # permissions do not bind root
 
-        def denied(self):
+        def denied(self, mode):
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(type(sources.files.absolute(".")), "read_bytes", denied)
-    refused(config, "cannot read .*a.txt: Permission denied")
+        monkeypatch.setattr(type(reading.files.absolute(".")), "open", denied)
+    refused(config, "a.txt cannot be read: Permission denied")
 
 
 @pytest.mark.parametrize(
@@ -249,17 +249,51 @@ def test_a_huge_line_without_spaces(config, tmp_path, tokenizer):
         ("a<|endoftext|> \n<|endoftext|>b", "endoftext", ["a", "b"], "endoftext"),
     ],
 )
-def test_split_documents(text, how, documents, way):
-    assert split_documents(text, how) == (documents, way)
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_split_documents(text, how, documents, way, size):
+    chunks = [text[i : i + size] for i in range(0, len(text), size)]
+    parts, name = split_documents(lambda: chunks, how)
+    assert name == way
+    assert joined(parts) == documents
+
+
+def joined(parts):
+    """The documents of (part, ends) pairs."""
+    read = [""]
+    for part, ends in parts:
+        read[-1] += part
+        if ends:
+            read.append("")
+    assert read[-1] == ""
+    return read[:-1]
 
 
 def test_split_documents_names_the_ways():
     with pytest.raises(UserError, match="'line' is unknown; choose auto, endoftext, blank_line"):
-        split_documents("a", "line")
+        split_documents(lambda: ["a"], "line")
+
+
+@pytest.mark.parametrize("chunk", [5, 7, 8, 1 << 22])
+def test_chunks_change_nothing(config, tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(reading, "CHUNK", chunk)
+    text = "\r\n\r\n".join(f"{i}: Grüße \U0001f600\r\n\r mehr" for i in range(20))
+    write(config, tmp_path / "a.txt", b"\xef\xbb\xbf" + text.encode())
+    dataset = load_dataset(config)
+    read = [text for split in sources.SPLITS for text in texts(dataset, split)]
+    assert sorted(read) == sorted(f"{i}: Grüße \U0001f600\n\r mehr" for i in range(20))
+    assert "dropped the byte order mark" in dataset.notes[0]
+    assert "58 line ends CRLF are read as LF" in dataset.notes[1]
+    assert "20 document(s), cut by blank_line" in dataset.notes[2]
+    raw = ("ok Grüße " * 3).encode()
+    for wrong in (b"\xfc", b"\xf0\x9f"):
+        write(config, tmp_path / "a.txt", raw + wrong)
+        refused(config, f"byte 0x{wrong[0]:02x} at offset {len(raw)}")
+    write(config, tmp_path / "a.txt", raw + b"\0")
+    refused(config, f"NUL byte at offset {len(raw)}")
 
 
 def test_splits_keep_documents_apart_and_together():
-    keys = [item_key(text, 0) for text in STORIES * 2]
+    keys = item_keys([(text, True) for text in STORIES * 2], 0)
     dealt = assign_splits(keys, 0.1, 0.2)
     assert {split: len(numbers) for split, numbers in dealt.items()} == {
         "train": 70,
@@ -271,22 +305,34 @@ def test_splits_keep_documents_apart_and_together():
     # Neither the order of documents nor the other documents' number decides alone.
     reverse = assign_splits(keys[::-1], 0.1, 0.2)
     assert {keys[::-1][i] for i in reverse["valid"]} == chosen["valid"]
-    other = [item_key(text, 1) for text in STORIES]
+    other = item_keys([(text, True) for text in STORIES], 1)
     assert {STORIES[i] for i in assign_splits(other, 0.1, 0.2)["valid"]} != {
         STORIES[i % 50] for i in dealt["valid"]
     }
 
 
-def test_position_is_nanogpts_split():
+@pytest.mark.parametrize("size", [1, 64, 10_000])
+def test_position_is_nanogpts_split(size):
     text = "".join(STORIES)
     n = len(text)
-    parts = split_by_position([text], 0.1, 0.0)
-    assert parts == {"train": [text[: int(n * 0.9)]], "valid": [text[int(n * 0.9) :]], "test": []}
+    parts = [(text[i : i + size], False) for i in range(0, n, size)] + [("", True)]
+    dealt = list(deal_by_position(parts, (0.1, 0.0)))
+    for split, expected in (("train", text[: int(n * 0.9)]), ("valid", text[int(n * 0.9) :])):
+        assert joined((part, ends) for name, part, ends in dealt if name == split) == [expected]
 
 
-def test_position_loses_no_character():
-    parts = split_by_position(STORIES, 0.15, 0.3)
-    assert "".join(part for split in sources.SPLITS for part in parts[split]) == "".join(STORIES)
+def test_position_cuts_documents_and_loses_none():
+    dealt = list(deal_by_position([(text, True) for text in STORIES], (0.15, 0.3)))
+    assert "".join(part for _, part, _ in dealt) == "".join(STORIES)
+    splits = [
+        joined((part, ends) for name, part, ends in dealt if name == split)
+        for split in sources.SPLITS
+    ]
+    assert sum(map(len, splits)) == len(STORIES) + 2
+    assert splits[0][:-1] == STORIES[: len(splits[0]) - 1]
+    n = len("".join(STORIES))
+    borders = [0, int((1 - 0.15 - 0.3) * n), int((1 - 0.3) * n), n]
+    assert [len("".join(split)) for split in splits] == np.diff(borders).tolist()
 
 
 def test_tiny_shakespeare_as_nanogpt_reads_it(config, shared_data):

@@ -4,29 +4,22 @@ Labelled and parallel files are read in labelled.py.
 """
 
 import dataclasses
-import glob
 import hashlib
-import os
 import re
-import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from etils import epath
 from ml_collections import ConfigDict
 
-from txf import files
+from txf.data.reading import find_files, read_chunks
 from txf.data.tokenizers import END_OF_TEXT
 from txf.errors import UserError
 
 SPLITS = ("train", "valid", "test")
-WILDCARDS = re.compile(r"[*?\[]")
-BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
-# What a file starts with that is not UTF-8; the longer marks first, as they start like the shorter.
-BYTE_ORDER_MARKS = {
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
+DELIMITERS = {
+    "endoftext": re.compile(re.escape(END_OF_TEXT)),
+    "blank_line": re.compile(r"\n(?:[ \t]*\n)+"),
 }
 
 
@@ -54,147 +47,92 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def find_files(path: str, key: str) -> list[epath.Path]:
-    """Return the file `path`, or the files that the pattern `path` matches, sorted by name.
-
-    Args:
-        path: a local path or URL; `*`, `?`, `[...]` and `**` match as in a shell.
-        key: the config key the path comes from, for the message.
-
-    Raises:
-        UserError: nothing is there, or what is there is a folder or no regular file.
-    """
-    whole = files.absolute(path)
-    if not WILDCARDS.search(path) or whole.exists():
-        found = [whole]
-    elif "://" in path:
-        # The folder up to the first wildcard, and the pattern from there.
-        head = path[: WILDCARDS.search(path).start()].rpartition("/")[0]
-        found = sorted(p for p in epath.Path(head).glob(path[len(head) + 1 :]) if not p.is_dir())
-    else:
-        names = sorted(glob.glob(os.fspath(whole), recursive=True))
-        found = [epath.Path(name) for name in names if not os.path.isdir(name)]
-    if not found:
-        raise UserError(f"{key}={path} matches no file; check the pattern and the folder")
-    for file in found:
-        _check_regular(file, key)
-    return found
-
-
-def _check_regular(path: epath.Path, key: str) -> None:
-    """Refuse what cannot be read from start to end: nothing, folders, pipes, devices."""
-    name = os.fspath(path)
-    try:
-        if not path.exists():
-            raise UserError(f"{key}: {name} does not exist")
-        if path.is_dir():
-            raise UserError(
-                f"{key}: {name} is a folder; name a file, or a pattern like {name}/*.txt"
-            )
-        if "://" not in name and not stat.S_ISREG(os.stat(name).st_mode):
-            raise UserError(f"{key}: {name} is not a regular file; write its text to one first")
-    except OSError as error:
-        raise UserError(f"{key}: cannot read {name}: {error.strerror or error}") from error
-
-
-def read_text(path: epath.Path, key: str) -> tuple[str, list[str]]:
-    """Return the text of a UTF-8 file, and a line for each thing that was changed in it.
-
-    A byte order mark is dropped and CRLF becomes LF, each with a line that says so.
-
-    Raises:
-        UserError: the file cannot be read, is empty or blank, or is not UTF-8 text; the message
-            has the offset of the first wrong byte.
-    """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{key}: cannot read {path}: {error.strerror or error}") from error
-    return decode_text(raw, f"{key}: {path}")
-
-
-def decode_text(raw: bytes, where: str) -> tuple[str, list[str]]:
-    """Return what `read_text` does, of bytes that were read already."""
-    notes = []
-    for mark, name in BYTE_ORDER_MARKS.items():
-        if raw.startswith(mark):
-            raise UserError(_wrong_encoding(where, name))
-    head = 0
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raw, head = raw[3:], 3
-        notes.append(f"{where}: dropped the byte order mark")
-    if not raw.strip():
-        raise UserError(f"{where} is {'blank' if raw else 'empty'}; it has no text to learn from")
-    if (zero := raw.find(b"\x00")) >= 0:
-        start = raw[:1024]
-        # Latin letters in UTF-16 are every other byte zero.
-        if max(start[::2].count(0), start[1::2].count(0)) > len(start) // 4:
-            raise UserError(_wrong_encoding(where, "UTF-16 without a byte order mark"))
-        raise UserError(f"{where} has a NUL byte at offset {head + zero}; it is not a text file")
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {head + error.start};"
-            " if it is Latin-1, convert it: iconv -f LATIN1 -t UTF-8 FILE > NEW"
-        ) from error
-    if "\r\n" in text:
-        notes.append(f"{where}: {text.count(chr(13) + chr(10))} line ends CRLF are read as LF")
-        text = text.replace("\r\n", "\n")
-    return text, notes
-
-
-def _wrong_encoding(where: str, name: str) -> str:
-    source = name.split()[0]
-    return f"{where} is {name}, not UTF-8; convert it: iconv -f {source} -t UTF-8 FILE > NEW"
-
-
-def split_documents(text: str, how: str) -> tuple[list[str], str]:
+def split_documents(
+    read: Callable[[], Iterable[str]], how: str
+) -> tuple[Iterator[tuple[str, bool]], str]:
     """Cut a text into documents, and say how it was cut.
 
     Args:
-        text: what a file holds.
+        read: gives the text from its beginning, in chunks of any size; called once or more.
         how: `endoftext` (at `<|endoftext|>`), `blank_line` (at blank lines), `one` (not at all,
             nothing is stripped), or `auto`: the first of them that cuts the text at all.
 
     Returns:
-        The documents, newlines around them and blank documents dropped, and the name of the way.
+        The documents in parts (text, whether it ends a document), newlines around documents and
+        blank documents dropped; and the name of the way.
     """
     match how:
-        case "endoftext":
-            parts = text.split(END_OF_TEXT)
-        case "blank_line":
-            parts = BLANK_LINES.split(text)
+        case "endoftext" | "blank_line":
+            return ((document, True) for document in _cut(read(), DELIMITERS[how])), how
         case "one":
-            return [text], "one"
+            return _whole(read()), how
         case "auto":
-            if END_OF_TEXT in text:
-                return split_documents(text, "endoftext")
-            if BLANK_LINES.search(text.strip("\n")):
-                return split_documents(text, "blank_line")
-            return [text], "one"
-        case _:
-            raise UserError(
-                f"data.documents={how!r} is unknown; choose auto, endoftext, blank_line or one"
-            )
-    return [part.strip("\n") for part in parts if part.strip()], how
+            # A second delimiter or document need not be looked for.
+            if any(END_OF_TEXT in pair for pair in _overlapping(read(), len(END_OF_TEXT))):
+                return split_documents(read, "endoftext")
+            several = zip(range(2), _cut(read(), DELIMITERS["blank_line"]), strict=False)
+            return split_documents(read, "blank_line" if len(list(several)) > 1 else "one")
+    raise UserError(f"data.documents={how!r} is unknown; choose auto, endoftext, blank_line or one")
 
 
-def read_documents(path: str, key: str, how: str) -> tuple[list[str], list[str]]:
-    """Return the documents of the file or files at `path`, and the lines for the person."""
-    documents: list[str] = []
-    notes: list[str] = []
-    ways = set()
-    found = find_files(path, key)
-    for file in found:
-        text, changes = read_text(file, key)
-        parts, way = split_documents(text, how)
-        documents += parts
-        notes += changes
-        ways.add(way)
-    cut = f"{len(found)} file(s), {len(documents)} document(s), cut by {', '.join(sorted(ways))}"
-    notes.append(f"{key}: {cut}")
-    return documents, notes
+def _overlapping(chunks: Iterable[str], overlap: int) -> Iterator[str]:
+    """Yield each chunk with the end of the one before."""
+    tail = ""
+    for chunk in chunks:
+        yield tail + chunk
+        tail = (tail + chunk)[-overlap:]
+
+
+def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    for chunk in chunks:
+        yield chunk, False
+    yield "", True
+
+
+def _cut(chunks: Iterable[str], delimiter: re.Pattern[str]) -> Iterator[str]:
+    """Yield the text between delimiters, stripped of newlines, where it is not blank."""
+    buffer = ""
+    for chunk in chunks:
+        buffer += chunk
+        # White space at the end may belong to a delimiter that goes on in the next chunk.
+        solid = len(buffer.rstrip())
+        start = 0
+        for match in delimiter.finditer(buffer):
+            if match.end() > solid:
+                break
+            if buffer[start : match.start()].strip():
+                yield buffer[start : match.start()].strip("\n")
+            start = match.end()
+        buffer = buffer[start:]
+    yield from (part.strip("\n") for part in delimiter.split(buffer) if part.strip())
+
+
+class DocumentFiles:
+    """The documents of the file or files at `path`; each iteration reads them again."""
+
+    def __init__(self, path: str, key: str, how: str):
+        self._files = find_files(path, key)
+        self._key, self._how = key, how
+        self.notes: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        self.notes = []
+        ways, count = set(), 0
+        for file in self._files:
+            changes: list[str] = []
+            parts, way = split_documents(partial(_read_anew, file, self._key, changes), self._how)
+            ways.add(way)
+            for part, ends in parts:
+                count += ends
+                yield part, ends
+            self.notes += changes
+        cut = f"{len(self._files)} file(s), {count} document(s), cut by {', '.join(sorted(ways))}"
+        self.notes.append(f"{self._key}: {cut}")
+
+
+def _read_anew(file: epath.Path, key: str, notes: list[str]) -> Iterator[str]:
+    notes.clear()  # an earlier reading, to find out how to cut, told the same
+    yield from read_chunks(file, key, notes)
 
 
 def assign_splits(
@@ -226,73 +164,120 @@ def assign_splits(
     return dealt
 
 
-def item_key(text: str, seed: int) -> bytes:
-    """Return 8 bytes that look random and depend only on the text and `data.seed`."""
-    return hashlib.blake2b(text.encode(), digest_size=8, salt=seed.to_bytes(8, "big")).digest()
+def item_keys(parts: Iterable[tuple[str, bool]], seed: int) -> list[bytes]:
+    """Return for each document 8 bytes that look random: a hash of its text and `data.seed`."""
+    keys = []
+    start = hashlib.blake2b(digest_size=8, salt=seed.to_bytes(8, "big"))
+    state = start.copy()
+    for part, ends in parts:
+        state.update(part.encode())
+        if ends:
+            keys.append(state.digest())
+            state = start.copy()
+    return keys
 
 
-def split_by_position(
-    documents: Sequence[str], valid_fraction: float, test_fraction: float
-) -> dict[str, list[str]]:
-    """Cut the n characters of all documents in three: train first, then valid, then test.
+def deal_by_document(
+    documents: Iterable[tuple[str, bool]], data: ConfigDict, fractions: tuple[float, float]
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield (split, part, whether it ends a document), as `assign_splits` deals the documents.
 
-    Train ends at character int((1 - valid_fraction - test_fraction) * n), valid at
-    int((1 - test_fraction) * n). A document across a border is cut there. One document with
-    fractions 0.1 and 0 is nanoGPT's `data[:int(n * 0.9)]` and `data[int(n * 0.9):]`.
+    Raises:
+        UserError: there are fewer different documents than splits.
     """
-    total = sum(map(len, documents))
+    keys = item_keys(documents, data.seed)
+    wanted, different = 1 + sum(fraction > 0 for fraction in fractions), len(set(keys))
+    if different < wanted:
+        raise UserError(
+            f"data.path={data.path} has {different} different document(s), too few to split in"
+            f" {wanted}; set data.split='position' to cut by position, or give data.valid_path and"
+            " data.test_path"
+        )
+    dealt = assign_splits(keys, *fractions)
+    if not dealt["train"]:
+        raise UserError(
+            f"data.valid_fraction={fractions[0]} and data.test_fraction={fractions[1]} leave"
+            f" no training document of {len(keys)}; lower them"
+        )
+    split_of = {number: split for split in ("valid", "test") for number in dealt[split]}
+    number = 0
+    for part, ends in documents:
+        yield split_of.get(number, "train"), part, ends
+        number += ends
+
+
+def deal_by_position(
+    documents: Iterable[tuple[str, bool]], fractions: tuple[float, float]
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield (split, part, whether it ends a document): train first, then valid, then test.
+
+    Of the n characters of all documents, train ends at int((1 - valid_fraction - test_fraction)
+    * n) and valid at int((1 - test_fraction) * n). A document across a border is cut there. One
+    document with fractions 0.1 and 0 is nanoGPT's `data[:int(n * 0.9)]`, `data[int(n * 0.9):]`.
+    """
+    valid_fraction, test_fraction = fractions
+    total = sum(len(part) for part, _ in documents)
     borders = [
         0,
         int((1 - valid_fraction - test_fraction) * total),
         int((1 - test_fraction) * total),
         total,
     ]
-    parts: dict[str, list[str]] = {split: [] for split in SPLITS}
-    start = 0
-    for document in documents:
-        for split, low, high in zip(SPLITS, borders[:-1], borders[1:], strict=True):
-            part = document[max(0, low - start) : max(0, high - start)]
-            if part:
-                parts[split].append(part)
-        start += len(document)
-    return parts
+    start, split, opened = 0, "train", False
+    for part, ends in documents:
+        for name, low, high in zip(SPLITS, borders[:-1], borders[1:], strict=True):
+            piece = part[max(0, low - start) : max(0, high - start)]
+            if piece:
+                if opened and name != split:
+                    yield split, "", True  # the border cuts a document
+                split, opened = name, True
+                yield split, piece, False
+        if ends and opened:
+            yield split, "", True
+            opened = False
+        start += len(part)
 
 
-def text_source(data: ConfigDict) -> Source:
+def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, bool]]:
     """Read `data.path`, and `data.valid_path` and `data.test_path` where they are given.
 
     What is not given is cut from `data.path`: `data.valid_fraction` and `data.test_fraction` of
-    the documents (`data.split='document'`) or of the characters (`position`).
+    the documents (`data.split='document'`) or of the characters (`position`). Nothing larger than
+    a document is ever held, and none at all with `data.documents='one'`.
+
+    Yields:
+        (split, part of a document, whether the document ends with it).
 
     Raises:
         UserError: a file is missing or unusable, or there are too few documents to split.
     """
-    documents, notes = read_documents(data.path, "data.path", data.documents)
-    apart = {"valid": data.valid_path, "test": data.test_path}
-    valid_fraction = 0.0 if data.valid_path else data.valid_fraction
-    test_fraction = 0.0 if data.test_path else data.test_fraction
-    wanted = 1 + (valid_fraction > 0) + (test_fraction > 0)
+    documents = DocumentFiles(data.path, "data.path", data.documents)
+    fractions = (
+        0.0 if data.valid_path else data.valid_fraction,
+        0.0 if data.test_path else data.test_fraction,
+    )
     if data.split == "position":
-        texts = split_by_position(documents, valid_fraction, test_fraction)
+        yield from deal_by_position(documents, fractions)
     else:
-        keys = [item_key(document, data.seed) for document in documents]
-        if len(set(keys)) < wanted:
-            raise UserError(
-                f"data.path={data.path} has {len(set(keys))} different document(s), too few to"
-                f" split in {wanted}; set data.split='position' to cut by position, or give"
-                " data.valid_path and data.test_path"
-            )
-        dealt = assign_splits(keys, valid_fraction, test_fraction)
-        texts = {split: [documents[i] for i in numbers] for split, numbers in dealt.items()}
-        if not texts["train"]:
-            raise UserError(
-                f"data.valid_fraction={valid_fraction} and data.test_fraction={test_fraction} leave"
-                f" no training document of {len(documents)}; lower them"
-            )
-    for split, path in apart.items():
+        yield from deal_by_document(documents, data, fractions)
+    notes += documents.notes
+    for split, path in (("valid", data.valid_path), ("test", data.test_path)):
         if path:
-            texts[split], more = read_documents(path, f"data.{split}_path", data.documents)
-            notes += more
+            documents = DocumentFiles(path, f"data.{split}_path", data.documents)
+            yield from ((split, part, ends) for part, ends in documents)
+            notes += documents.notes
+
+
+def text_source(data: ConfigDict) -> Source:
+    """Read all of `text_parts` into memory."""
+    notes: list[str] = []
+    texts: dict[str, list[str]] = {split: [] for split in SPLITS}
+    opened: list[str] = []
+    for split, part, ends in text_parts(data, notes):
+        opened.append(part)
+        if ends:
+            texts[split].append("".join(opened))
+            opened = []
     splits = {split: Corpus(texts[split]) for split in SPLITS if texts[split]}
     return Source(splits, notes=tuple(notes))
 

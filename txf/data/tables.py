@@ -11,7 +11,8 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from txf import files
-from txf.data.sources import SPLITS, assign_splits, find_files, item_key, read_text
+from txf.data.reading import find_files, read_text
+from txf.data.sources import SPLITS, assign_splits, item_keys
 from txf.errors import UserError
 
 Row = TypeVar("Row")
@@ -167,7 +168,7 @@ def split_tables(
     valid_fraction = 0.0 if "valid" in splits else data.valid_fraction
     test_fraction = 0.0 if "test" in splits else data.test_fraction
     rows = splits["train"]
-    keys = [item_key(text_of(row), data.seed) for _, row in rows]
+    keys = item_keys(((text_of(row), True) for _, row in rows), data.seed)
     dealt = assign_splits(keys, valid_fraction, test_fraction)
     for split in SPLITS:
         if split == "train" or dealt[split]:
