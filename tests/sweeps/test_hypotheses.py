@@ -217,8 +217,6 @@ def test_trend_is_within_strata_of_a_grid_but_not_of_a_zip(tmp_path):
     zipped = [{DEPTH: d, "model.width": 64 // d, "seed": s} for d in (1, 2, 4) for s in range(3)]
     sweep = read_sweep(synthetic.write_sweep(tmp_path / "b", zipped))
     assert Trend("t", DEPTH, x_scale="log").evaluate(sweep).verdict == "supported"
-    with pytest.raises(UserError, match="numbers"):
-        Trend("t", PLACE).evaluate(read_sweep(tmp_path / "a"))
 
 
 def test_level_and_chance(tmp_path):
@@ -276,14 +274,42 @@ def test_problems_are_found_before_anything_runs():
             Difference("a", {"model.norm_placment": "pre"}, {PLACE: "post"}),
             Difference("a", {PLACE: "sandwich"}, {PLACE: "post"}),
             Level("c", {RATE: 1e-3}),
+            Trend("d", PLACE),
+            Trend("e", DEPTH),
+            Trend("f", "model.dpeth"),
+            Trend("g", RATE),
+            Trend("h", "parameters"),
         ],
         sweep,
     )
-    assert len(problems) == 4
+    assert len(problems) == 8
     assert "two hypotheses" in problems[0]
     assert "did you mean model.norm_placement" in problems[1]
     assert "no arm has norm_placement=sandwich" in problems[2]
     assert "tuned" in problems[3]
+    assert "numbers" in problems[4]
+    assert "does not vary" in problems[5]
+    assert "did you mean model.depth" in problems[6]
+    assert "tuned" in problems[7]
+
+
+def test_a_value_without_a_logarithm_takes_its_seed_out(tmp_path):
+    points = synthetic.points({DEPTH: [1, 2, 4], "seed": [0, 1, 2]})
+    folder = synthetic.write_sweep(tmp_path, points)
+    path = folder / "runs" / synthetic.member(points[4], ())["name"] / "result.json"
+    result = json.loads(path.read_text())
+    result["test"]["excess"] = -0.01
+    path.write_text(json.dumps(result))
+    claim = Trend("t", DEPTH, "test.excess", x_scale="log", y_scale="log")
+    verdict = claim.evaluate(read_sweep(folder))
+    assert verdict.estimate.n == 2
+    assert any("without a logarithm" in note for note in verdict.notes)
+
+
+def test_arms_of_one_size_count_in_a_trend_over_parameters(tmp_path):
+    points = synthetic.points({DEPTH: [1, 2, 4], PLACE: ["pre", "post"], "seed": [0, 1, 2]})
+    sweep = read_sweep(synthetic.write_sweep(tmp_path, points))
+    assert Trend("t", "parameters", x_scale="log").evaluate(sweep).verdict == "supported"
 
 
 def test_verdicts_are_written_with_holms_correction(tmp_path):

@@ -186,7 +186,7 @@ def side_notes(sides: Sequence[Side], seeds: int) -> list[str]:
     """What a reader has to know about runs that are in no mean."""
     diverged, absent = sum(len(s.diverged) for s in sides), sum(s.absent for s in sides)
     notes = [f"{diverged} diverged, in no mean"] if diverged else []
-    notes += [f"{absent} not finished, in no mean"] if absent else []
+    notes += [f"{absent} not finished or without the metric, in no mean"] if absent else []
     return notes + ([f"{seeds} seed{'s' * (seeds != 1)}: no interval"] if seeds < 2 else [])
 
 
@@ -201,31 +201,54 @@ def pair_notes(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
     )
 
 
+def check_factor(sweep: SweepRecord, where: Selector, factor: str) -> None:
+    """Refuse a factor that no slope can be fitted over.
+
+    Args:
+        sweep: the sweep.
+        where: selects the arms.
+        factor: a config key, or else a path into result.json, which is known only after a run.
+
+    Raises:
+        UserError: a config key that does not exist, holds no numbers, or does not vary there.
+    """
+    if factor not in sweep.base:
+        if factor.partition(".")[0] in {key.partition(".")[0] for key in sweep.base}:
+            raise UserError(unknown_key(factor, sweep.base))
+        return
+    if factor in sweep.tuned or factor in sweep.seeds:
+        raise UserError(f"{factor} does not tell arms apart: it is tuned or a seed")
+    values = {hashable(sweep.arms[arm][0].config[factor]) for arm in matching(sweep, where)}
+    texts = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float)]
+    if texts:
+        raise UserError(f"a trend needs a factor of numbers; {factor} is {texts[0]!r}")
+    if len(values) < 2:
+        raise UserError(f"{factor} does not vary among the arms with {say(where)}")
+
+
 def level_sets(sweep: SweepRecord, where: Selector, factor: str) -> list[list[tuple[float, str]]]:
     """Sets of (factor's value, arm) to fit a slope to, at least two different values each.
 
-    One set where every arm has its own value (other factors may then move along, as in a zipped
-    sweep); otherwise a set for each combination of the other factors.
+    A config key where several arms share a value: a set for each combination of the other factors.
+    A config key where every arm has its own value (others may move along, as in a zipped sweep), or
+    a number of result.json, such as the parameters: one set.
     """
     points = []
     for arm in matching(sweep, where):
-        run = sweep.arms[arm][0]
-        numbers = [run.config[factor]] if factor in run.config else []
-        numbers = numbers or [r.value(factor) for r in sweep.arms[arm]]
+        runs = sweep.arms[arm]
+        known = factor in sweep.base
+        numbers = [runs[0].config[factor]] if known else [run.value(factor) for run in runs]
         number = next((n for n in numbers if n is not None), None)
-        if isinstance(number, str):
-            raise UserError(f"a trend needs a factor of numbers; {factor} is {number!r}")
         if number is not None:
             points.append((float(number), arm))
-    if len({x for x, _ in points}) == len(points):
+    if factor not in sweep.base or len({x for x, _ in points}) == len(points):
         sets = [points]
     else:
         open_keys = [key for key in sweep.factors if key not in where and key != factor]
         grouped: dict[Hashable, list[tuple[float, str]]] = {}
         for x, arm in points:
             config = sweep.arms[arm][0].config
-            grouped.setdefault(tuple(hashable(config[key]) for key in open_keys), []).append(
-                (x, arm)
-            )
+            rest = tuple(hashable(config[key]) for key in open_keys)
+            grouped.setdefault(rest, []).append((x, arm))
         sets = list(grouped.values())
     return [levels for levels in sets if len({x for x, _ in levels}) > 1]

@@ -24,7 +24,7 @@ A verdict is `supported`, `refuted` or `undecided`, from a 95 % interval over se
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -36,6 +36,7 @@ from txf.sweeps.evidence import (
     Selector,
     Side,
     available,
+    check_factor,
     common_seeds,
     level_sets,
     matched_pairs,
@@ -257,7 +258,8 @@ class Trend(Hypothesis):
 
     Attributes:
         name: what the claim is called.
-        factor: a numeric config key (`model.depth`) or a number of result.json (`parameters`).
+        factor: a numeric config key (`model.depth`) or a number of result.json (`parameters`); see
+            `txf.sweeps.evidence.level_sets` for what else may vary along with it.
         metric: dotted path into result.json; `test.excess` is the loss above the known floor.
         where: config values that the arms must have.
         direction: less, greater or near.
@@ -306,25 +308,27 @@ class Trend(Hypothesis):
             [(x, side_of(sweep, arm, metric, self.reduce)) for x, arm in levels] for levels in sets
         ]
         seeds = common_seeds([side for levels in sides for _, side in levels])
-        slopes = []
-        for seed in seeds:
-            fits = [
-                slope(
-                    [x for x, _ in levels],
-                    [side.values[seed] for _, side in levels],
-                    x_scale=self.x_scale,
-                    y_scale=self.y_scale,
-                ).value
-                for levels in sides
-            ]
-            slopes.append(math.fsum(fits) / len(fits))
-        notes = notes + side_notes([side for levels in sides for _, side in levels], len(seeds))
+        slopes = [self._slope(sides, seed) for seed in seeds]
+        known = [found for found in slopes if found is not None]
+        notes = notes + side_notes([side for levels in sides for _, side in levels], len(known))
+        if len(known) < len(slopes):
+            notes = [*notes, f"{len(slopes) - len(known)} seeds have a value without a logarithm"]
         if not sets:
             notes = [*notes, f"no arms differ in {self.factor} alone"]
         null = _null(self.direction, self.value, self.margin)
-        estimate = mean_interval(slopes, null=null)
+        estimate = mean_interval(known, null=null)
         verdict = judge(estimate, self.direction, self.value, self.margin)
         return _verdict(self, verdict, metric, estimate, 0.95, notes)
+
+    def _slope(self, sides: Sequence[Sequence[tuple[float, Side]]], seed: Hashable) -> float | None:
+        """One seed's slope, its mean over the sets; None where a value has no logarithm."""
+        fits = []
+        for levels in sides:
+            xs, ys = [x for x, _ in levels], [side.values[seed] for _, side in levels]
+            if (self.x_scale == "log" and min(xs) <= 0) or (self.y_scale == "log" and min(ys) <= 0):
+                return None
+            fits.append(slope(xs, ys, x_scale=self.x_scale, y_scale=self.y_scale).value)
+        return math.fsum(fits) / len(fits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -418,7 +422,12 @@ def check_hypotheses(hypotheses: Sequence[Hypothesis], sweep: SweepRecord) -> li
                     problems.append(f"hypothesis {hypothesis.name!r}: no arm has {say(selector)}")
             except UserError as error:
                 problems.append(f"hypothesis {hypothesis.name!r}: {error}")
-    return problems
+        if isinstance(hypothesis, Trend):
+            try:
+                check_factor(sweep, hypothesis.where, hypothesis.factor)
+            except UserError as error:
+                problems.append(f"hypothesis {hypothesis.name!r}: {error}")
+    return list(dict.fromkeys(problems))
 
 
 def evaluate_sweep(sweep: SweepRecord) -> list[Verdict]:
