@@ -1,12 +1,15 @@
 """A config's data group to a dataset, whatever its source and task; and what is refused."""
 
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from ml_collections import ConfigDict
 
-from txf.data import labelled, sources, streams
+from txf.data import cache, labelled, sources, streams
 from txf.data.splits import Dataset, Split
 from txf.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from txf.errors import UserError
 
 __all__ = ["Dataset", "Split", "check_data", "load_dataset"]
 
@@ -106,7 +109,10 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     get_tokenizer = partial(_get_tokenizer, config, tokenizer)
     if make := labelled.DATASETS.get(config.data.source):
         return make(config, get_tokenizer)
+    if config.data.source == "text" and cache.is_large(config.data):
+        return _cached_dataset(config, tokenizer)
     source = sources.TEXT_SOURCES[config.data.source](config.data)
+    _check_splits(source.splits)
     chosen = get_tokenizer(source.splits["train"].texts)
     splits, notes = {}, list(source.notes)
     for name, corpus in source.splits.items():
@@ -115,7 +121,38 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     return Dataset(chosen, chosen.vocab_size, splits, notes=notes)
 
 
-def _get_tokenizer(config: ConfigDict, given: Tokenizer | None, texts: list[str]) -> Tokenizer:
+def _check_splits(splits: Mapping[str, Any]) -> None:
+    for name in ("train", "valid"):
+        if name not in splits:
+            raise UserError(
+                f"the {name} split is empty; give more text, or other fractions in"
+                " data.valid_fraction and data.test_fraction"
+            )
+
+
+def _cached_dataset(config: ConfigDict, given: Tokenizer | None) -> Dataset:
+    """Read a large text through the cache of tokens."""
+    data = config.data
+    get_tokenizer = partial(_get_tokenizer, config, given)
+    if given is not None or data.tokenizer_path or data.tokenizer == "byte":
+        tokenizer = get_tokenizer([])
+    else:  # what is learned from a large text is worth keeping
+        spec = (data.tokenizer, data.vocab_size, config.task)
+        tokenizer = cache.cached_tokenizer(data, spec, get_tokenizer)
+    prepared = cache.prepare(data, tokenizer)
+    _check_splits(prepared.streams)
+    splits, notes = {}, list(prepared.notes)
+    for name, stream in prepared.streams.items():
+        counts = prepared.counts[name]
+        notes += streams.unknown_note(name, counts.unknown, counts.tokens)
+        splits[name], more = streams.array_split(
+            config, name, {"tokens": stream}, tokenizer, counts.text_bytes, counts.documents
+        )
+        notes += more
+    return Dataset(tokenizer, tokenizer.vocab_size, splits, notes=notes)
+
+
+def _get_tokenizer(config: ConfigDict, given: Tokenizer | None, texts: Iterable[str]) -> Tokenizer:
     """Return the given tokenizer, the one at `data.tokenizer_path`, or one made from `texts`."""
     data, mask = config.data, config.task == "masked_language_model"
     if given is not None:

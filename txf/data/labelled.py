@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from txf.data import tables
 from txf.data.batches import Arrays, Batch
 from txf.data.splits import Dataset, Split
+from txf.data.streams import unknown_note
 from txf.data.tokenizers import Tokenizer, WordTokenizer, check_ids
 from txf.errors import UserError
 
@@ -71,13 +72,11 @@ def balance_note(name: str, labels: Sequence[str]) -> str:
     return f"{name}: {len(labels)} labels: {', '.join(shares)}{more}"
 
 
-def unknown_note(name: str, rows: Sequence[np.ndarray], tokenizer: Tokenizer) -> list[str]:
-    """Return the line that says how much of a split is outside the vocabulary, if any is."""
-    total = sum(map(len, rows))
-    count = sum(int((row == tokenizer.unknown).sum()) for row in rows if tokenizer.unknown)
-    if not count:
+def _unknown_note(name: str, rows: Sequence[np.ndarray], tokenizer: Tokenizer) -> list[str]:
+    if tokenizer.unknown is None:
         return []
-    return [f"{name}: {count} of {total} tokens ({count / total:.1%}) are read as <|unknown|>"]
+    count = sum(int((row == tokenizer.unknown).sum()) for row in rows)
+    return unknown_note(name, count, sum(map(len, rows)))
 
 
 def take_labelled(
@@ -155,7 +154,7 @@ def sentiment_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
         tokens, lengths = pad_rows(begun, data.context_length, tokenizer.dtype)
         check_ids(tokens, tokenizer.vocab_size, f"the {name} split")
         notes += cut_note(name, "texts", begun, data.context_length)
-        notes += unknown_note(name, encoded, tokenizer)
+        notes += _unknown_note(name, encoded, tokenizer)
         notes.append(balance_note(name, [label for _, (_, label) in rows]))
         arrays = {
             "tokens": tokens,
@@ -193,7 +192,7 @@ def conll_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
         tokens, lengths = pad_rows(encoded, data.context_length, tokenizer.dtype)
         check_ids(tokens, tokenizer.vocab_size, f"the {name} split")
         notes += cut_note(name, "sentences", encoded, data.context_length)
-        notes += unknown_note(name, encoded, tokenizer)
+        notes += _unknown_note(name, encoded, tokenizer)
         notes.append(balance_note(name, [tag for _, (_, tags) in rows for tag in tags]))
         arrays = {
             "tokens": tokens,
@@ -248,7 +247,7 @@ def parallel_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
             arrays[side], arrays[f"{side}_lengths"] = pad_rows(ended, width, tokenizer.dtype)
             check_ids(arrays[side], tokenizer.vocab_size, f"the {name} split")
             notes += cut_note(name, f"{side} sentences", ended, width)
-            notes += unknown_note(name, encoded, tokenizer)
+            notes += _unknown_note(name, encoded, tokenizer)
         size = int(tokenizer.token_bytes[arrays["target"]].sum())
         total = int(arrays["target_lengths"].sum())
         made[name] = Split(name, arrays, len(rows), partial(take_pairs), total, size, len(rows))

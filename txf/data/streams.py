@@ -1,7 +1,7 @@
 """Documents to the splits of a language model or masked language model."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -59,20 +59,26 @@ def token_kinds(
     return np.frombuffer(kinds, np.uint8)[first]
 
 
-def unknown_note(
-    name: str, corpus: Corpus, ids: Integer[np.ndarray, "stream"], tokenizer: Tokenizer
-) -> list[str]:
-    """Return the line that says how much of a split is outside the vocabulary, if any is."""
-    if tokenizer.unknown is None or not (count := int((ids == tokenizer.unknown).sum())):
+def unknown_note(name: str, count: int, total: int, examples: Iterable[str] = ()) -> list[str]:
+    """Return the line that says how much of a split is outside the vocabulary, if any is.
+
+    `examples` are characters that are.
+    """
+    if not count:
         return []
     line = (
-        f"{name}: {count} of {ids.size} tokens ({count / ids.size:.2%}) are not in the vocabulary"
+        f"{name}: {count} of {total} tokens ({count / total:.2%}) are not in the vocabulary"
         " of the training split and are read as <|unknown|>"
     )
-    if isinstance(tokenizer, CharTokenizer):
-        new = sorted(set().union(*map(set, corpus.texts)) - set(tokenizer.characters))
-        line += ": " + " ".join(map(ascii, new[:8])) + (" ..." if len(new) > 8 else "")
-    return [line]
+    new = sorted(examples)
+    shown = ": " + " ".join(map(ascii, new[:8])) if new else ""
+    return [line + shown + (" ..." if len(new) > 8 else "")]
+
+
+def _unknown_characters(texts: Iterable[str], tokenizer: Tokenizer) -> set[str]:
+    if not isinstance(tokenizer, CharTokenizer):
+        return set()
+    return set().union(*map(set, texts)) - set(tokenizer.characters)
 
 
 def stream_split(
@@ -88,7 +94,10 @@ def stream_split(
     arrays: Arrays = {"tokens": stream} | ({} if marks is None else {"kinds": marks})
     text_bytes = sum(len(text.encode()) for text in corpus.texts)
     split, notes = array_split(config, name, arrays, tokenizer, text_bytes, len(corpus.texts))
-    notes = unknown_note(name, corpus, stream, tokenizer) + notes
+    if tokenizer.unknown is not None:
+        count = int((stream == tokenizer.unknown).sum())
+        new = _unknown_characters(corpus.texts, tokenizer) if count else ()
+        notes = unknown_note(name, count, stream.size, new) + notes
     # The surprise of a text says nothing about tokens guessed from both sides.
     floor = corpus.floor_nats if config.task == "language_model" else None
     return dataclasses.replace(split, floor_nats=floor, kinds=kinds), notes

@@ -1,0 +1,286 @@
+"""Large text corpora: tokenized once, in bounded memory, and kept as memory-mapped integers.
+
+A corpus is a folder in the user's cache, `$XDG_CACHE_HOME/txf` (or `~/.cache/txf`), named after a
+fingerprint of its source and its tokenizer. It is written beside its place and renamed, so that a
+folder is whole or not there, whoever is killed and however many processes write it at once.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from txf import files
+from txf.data.bpe import GROUP, PIECE, pieces
+from txf.data.reading import find_files
+from txf.data.sources import SPLITS, text_parts
+from txf.data.tokenizers import Tokenizer, check_ids, from_json
+from txf.errors import RunError
+
+# Text files of more bytes than this, together, go through the cache.
+LARGE = 1 << 26
+VERSION = 1
+KEYS = ("path", "valid_path", "test_path")
+
+
+@dataclasses.dataclass
+class Counts:
+    """What is known about a split: tokens with all ends, bytes of text, documents, unknowns."""
+
+    tokens: int = 0
+    text_bytes: int = 0
+    documents: int = 0
+    unknown: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A corpus in the cache: for each split its stream, memory-mapped, and its counts."""
+
+    streams: dict[str, np.ndarray]
+    counts: dict[str, Counts]
+    notes: tuple[str, ...]
+
+
+def is_large(data: ConfigDict) -> bool:
+    """Tell whether the files of `data.path` and its fellows are local and larger than `LARGE`."""
+    stamps = _stamps(data)
+    return "://" not in json.dumps(stamps) and sum(size for _, size, _ in stamps) > LARGE
+
+
+def _stamps(data: ConfigDict) -> list[tuple[str, int, int]]:
+    """Return name, size and time of change of each file: what tells that a file was changed."""
+    stamps = []
+    for key in KEYS:
+        for path in find_files(data[key], f"data.{key}") if data[key] else []:
+            if "://" in os.fspath(path):
+                stamps.append((os.fspath(path), 0, 0))
+            else:
+                status = os.stat(path)
+                stamps.append((os.fspath(path), status.st_size, status.st_mtime_ns))
+    return stamps
+
+
+def _fingerprint(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+
+def _source(data: ConfigDict) -> list[Any]:
+    """Return what decides which text each split gets, but for the content of the files."""
+    paths = [data[key] and os.fspath(files.absolute(data[key])) for key in KEYS]
+    fractions = [data.valid_fraction, data.test_fraction]
+    return [VERSION, *paths, *fractions, data.documents, data.split, data.seed]
+
+
+def folder() -> pathlib.Path:
+    """Return the folder of the cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(root) / "txf"
+
+
+def train_documents(data: ConfigDict) -> Iterator[str]:
+    """Yield the training text in pieces of bounded size."""
+    buffer = ""
+    for split, part, ends in text_parts(data, []):
+        if split == "train":
+            *whole, buffer = pieces(buffer + part)
+            yield from whole
+            if ends:
+                yield buffer
+                buffer = ""
+
+
+def cached_tokenizer(
+    data: ConfigDict, spec: tuple[Any, ...], train: Callable[[Iterator[str]], Tokenizer]
+) -> Tokenizer:
+    """Return the tokenizer that `train` makes of the training text, or made before.
+
+    Args:
+        data: the data group of the config.
+        spec: what else decides what `train` makes.
+        train: makes a tokenizer from texts.
+    """
+    path = folder() / "tokenizers" / f"{_fingerprint(_source(data), _stamps(data), spec)}.json"
+    if path.exists():
+        return from_json(path.read_text(), str(path))
+    tokenizer = train(train_documents(data))
+    tokenizer.save(path)
+    return tokenizer
+
+
+def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
+    """Return the tokenized corpus from the cache; tokenize it first where it is not there.
+
+    A corpus whose files changed since, or whose cached files are damaged, is made again, with a
+    line that says so.
+
+    Raises:
+        UserError: the text is unusable.
+        RunError: the cache cannot be written; nothing of the corpus is left in it.
+    """
+    home = folder() / "corpora"
+    place = home / _fingerprint(_source(data), tokenizer.to_json())
+    stamps = [list(stamp) for stamp in _stamps(data)]
+    notes: list[str] = []
+    if place.exists():
+        problem = _problem(place, stamps)
+        if problem is None:
+            return _open(place, tokenizer, [f"read tokens from {place}"])
+        notes.append(f"{problem}; {data.path} is tokenized again")
+    host = socket.gethostname()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _sweep(home, host)
+        scratch = home / f"{place.name}.{host}.{os.getpid()}.tmp"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        try:
+            _write(scratch, data, tokenizer, stamps)
+            _publish(scratch, place, stamps)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise RunError(
+            f"cannot keep tokens in {home}: {error.strerror or error}; free some space, or set"
+            " XDG_CACHE_HOME to another folder"
+        ) from error
+    return _open(place, tokenizer, [*notes, f"wrote tokens to {place}"])
+
+
+def _problem(place: pathlib.Path, stamps: list[list[Any]]) -> str | None:
+    """Return what is wrong with a cached corpus, or None."""
+    try:
+        meta = json.loads((place / "meta.json").read_text())
+        sizes = {name: (place / f"{name}.tokens").stat().st_size for name in meta["splits"]}
+    except (OSError, ValueError, KeyError):
+        return f"the cached tokens in {place} are incomplete"
+    if meta["stamps"] != stamps:
+        changed = [stamp[0] for stamp in stamps if stamp not in meta["stamps"]]
+        return f"{', '.join(changed) or 'the list of files'} changed since it was cached"
+    width = np.dtype(meta["dtype"]).itemsize
+    short = [
+        name for name, split in meta["splits"].items() if sizes[name] != split["tokens"] * width
+    ]
+    return f"the cached tokens of {', '.join(short)} in {place} are cut short" if short else None
+
+
+def _open(place: pathlib.Path, tokenizer: Tokenizer, notes: list[str]) -> Prepared:
+    meta = json.loads((place / "meta.json").read_text())
+    counts = {name: Counts(**split) for name, split in meta["splits"].items()}
+    streams = {
+        name: np.memmap(place / f"{name}.tokens", tokenizer.dtype, "r", shape=(count.tokens,))
+        for name, count in counts.items()
+    }
+    return Prepared(streams, counts, (*meta["notes"], *notes))
+
+
+def _publish(scratch: pathlib.Path, place: pathlib.Path, stamps: list[list[Any]]) -> None:
+    """Move a finished corpus to its place. Another process may do the same at the same time."""
+    for _ in range(10):
+        try:
+            scratch.rename(place)
+            return
+        except OSError:
+            if not place.exists():
+                raise
+        if _problem(place, stamps) is None:
+            return  # another process was first, with the same tokens
+        # What is damaged or out of date is moved away first: a folder is never half replaced.
+        old = scratch.with_suffix(".old.tmp")
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+    raise RunError(f"cannot replace {place}; other processes keep writing it")
+
+
+def _sweep(home: pathlib.Path, host: str) -> None:
+    """Remove what processes of this machine that are gone left unfinished."""
+    for path in home.glob(f"*.{host}.*.tmp"):
+        pid = path.name.removeprefix(f"{path.name.split('.')[0]}.{host}.").split(".")[0]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue
+
+
+def _write(
+    scratch: pathlib.Path, data: ConfigDict, tokenizer: Tokenizer, stamps: list[list[Any]]
+) -> None:
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        writers = {}
+        for split, part, ends in text_parts(data, notes):
+            if split not in writers:
+                file = stack.enter_context(open(scratch / f"{split}.tokens", "wb"))
+                writers[split] = _Writer(file, tokenizer)
+            writers[split].feed(part, ends)
+        for writer in writers.values():
+            writer.flush()
+    meta = {
+        "stamps": stamps,
+        "dtype": np.dtype(tokenizer.dtype).name,
+        "splits": {
+            split: dataclasses.asdict(writers[split].counts) for split in SPLITS if split in writers
+        },
+        "notes": notes,
+    }
+    (scratch / "meta.json").write_text(json.dumps(meta, indent=1))
+    for path in scratch.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+class _Writer:
+    """Writes the stream of one split: EOT document EOT document ... EOT."""
+
+    def __init__(self, file: BinaryIO, tokenizer: Tokenizer):
+        self.counts = Counts()
+        self._file, self._tokenizer = file, tokenizer
+        self._open = ""  # the end of a document that is not whole
+        self._group: list[str | None] = [None]  # pieces of text; None is an end
+        self._size = 0
+
+    def feed(self, part: str, ends: bool) -> None:
+        """Take the next part of a document."""
+        text = self._open + part
+        if not ends and len(text) <= PIECE:
+            self._open = text
+            return
+        # Cut as the whole document would be: the tokens do not depend on the parts.
+        *whole, self._open = pieces(text)
+        if ends:
+            whole.append(self._open)
+            self._open = ""
+            self.counts.documents += 1
+        self._group += whole
+        self._size += sum(map(len, whole))
+        if ends:
+            self._group.append(None)
+        if self._size >= GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Tokenize and write what was fed."""
+        texts = [piece for piece in self._group if piece is not None]
+        ids = iter(self._tokenizer.encode_many(texts))
+        end = np.zeros(1, self._tokenizer.dtype)
+        stream = [end if piece is None else next(ids) for piece in self._group]
+        tokens = np.concatenate([np.zeros(0, self._tokenizer.dtype), *stream])
+        check_ids(tokens, self._tokenizer.vocab_size, "the text")
+        self._file.write(tokens.tobytes())
+        self.counts.tokens += tokens.size
+        self.counts.text_bytes += sum(len(text.encode()) for text in texts)
+        if self._tokenizer.unknown is not None:
+            self.counts.unknown += int((tokens == self._tokenizer.unknown).sum())
+        self._group, self._size = [], 0
