@@ -14,12 +14,11 @@ from txf.sweeps.hypotheses import (
     check_hypotheses,
     evaluate_sweep,
     hypothesis_from_dict,
-    judge,
-    lower_is_better,
     write_verdicts,
 )
 from txf.sweeps.reading import make_record, read_sweep
 from txf.sweeps.statistics import Estimate, mean_interval
+from txf.sweeps.verdicts import judge, lower_is_better
 
 PLACE, DEPTH, RATE = "model.norm_placement", "model.depth", "optimizer.learning_rate"
 KINDS = [

@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 from txf.report.layout import Layout, lay_out
-from txf.sweeps.hypotheses import Verdict, evaluate_sweep
+from txf.sweeps.hypotheses import evaluate_sweep
 from txf.sweeps.reading import Run, SweepRecord
 from txf.sweeps.statistics import Estimate, mean_interval
 from txf.sweeps.table import arms_table, best_rows, reported_split, results_frame
+from txf.sweeps.verdicts import Verdict
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,10 +18,11 @@ from txf.report.content import Content, gather
 from txf.report.figures import figures_of
 from txf.report.style import KINDS, render, style
 from txf.sweeps.grid import format_value, short_keys
-from txf.sweeps.hypotheses import Verdict, write_verdicts
+from txf.sweeps.hypotheses import write_verdicts
 from txf.sweeps.reading import STATUSES, SweepRecord, read_sweep
 from txf.sweeps.statistics import Estimate
 from txf.sweeps.table import compact, write_results
+from txf.sweeps.verdicts import Verdict
 
 REPORT, FIGURE_FOLDER = "report.html", "figures"
 
