@@ -175,13 +175,14 @@ def test_placeholders_keep_their_types_and_members_do_not_share_them():
 
 
 def test_every_problem_is_listed_with_its_members():
+    rates = tune("optimizer.learning_rate", [-1.0, 0.1, 0.2, 0.3])
     with pytest.raises(UserError) as caught:
-        expand(
-            BASE, product({"model.norm_placement": ["pre", "prre"], "model.depth": [0, 1, 2, 3]})
-        )
+        expand(BASE, product({"model.norm_placement": ["pre", "prre"]}, rates))
     lines = str(caught.value).splitlines()
     assert len(lines) == 2
-    assert any("norm_placement=pre,depth=0" in line and "1 or more" in line for line in lines)
+    assert any(
+        "norm_placement=pre,learning_rate=-1" in line and "0 or more" in line for line in lines
+    )
     assert any("and 2 more" in line and "'prre' is unknown" in line for line in lines)
 
 

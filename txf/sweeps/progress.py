@@ -118,7 +118,8 @@ class Tally:
     @property
     def seconds_left(self) -> float | None:
         """Time left if work goes on at the pace so far; None before there is one."""
-        doing = self.weight(self.current) * self.fraction_of_current if self.current else 0.0
+        current = self.current  # read once: a live table asks from a thread of its own
+        doing = self.weight(current) * self.fraction_of_current if current else 0.0
         done = self._work_done + doing
         left = sum(self.weight(m) for m, status in self.statuses.items() if not status) - doing
         elapsed = self._clock() - self.began
@@ -235,9 +236,9 @@ class LiveTable:
             status = tally.statuses[member]
             colour = colours.get(status, "red")
             table.add_row(_plain(member), f"[{colour}]{status}[/]", _plain(tally.notes[member]))
-        if tally.current:
+        if current := tally.current:
             what = f"{describe(tally.current_event)}, {duration(tally.seconds_of_current)}"
-            table.add_row(_plain(tally.current), "running", _plain(what))
+            table.add_row(_plain(current), "running", _plain(what))
         return table
 
 
