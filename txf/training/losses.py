@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
-@jax.custom_vjp
 def cross_entropy(
     logits: Float[Array, "... classes"], targets: Int[Array, "..."]
 ) -> Float[Array, "..."]:
@@ -17,16 +16,20 @@ def cross_entropy(
     pass, where differentiating through log_softmax would compute them a second time; on a CPU they
     are a good part of the output head.
     """
+    return _cross_entropy(logits.astype(jnp.float32), targets)
+
+
+@jax.custom_vjp
+def _cross_entropy(logits, targets):
     return _forward(logits, targets)[0]
 
 
 def _forward(logits, targets):
-    logits = logits.astype(jnp.float32)
     top = jax.lax.stop_gradient(logits.max(axis=-1, keepdims=True))
     exponentials = jnp.exp(logits - top)
     total = exponentials.sum(axis=-1, keepdims=True)
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)
-    nats = (jnp.log(total) + top - chosen)[..., 0]
+    nats = (jnp.log(total) - (chosen - top))[..., 0]
     return nats, (exponentials, total, targets)
 
 
@@ -35,10 +38,12 @@ def _backward(residuals, cotangent):
     scale = cotangent[..., None]
     is_target = jax.lax.broadcasted_iota(targets.dtype, exponentials.shape, targets.ndim)
     is_target = is_target == targets[..., None]
-    return exponentials * (scale / total) - jnp.where(is_target, scale, 0.0), None
+    gradient = exponentials * (scale / total) - jnp.where(is_target, scale, 0.0)
+    # What counts for nothing may hold anything: 0 * nan must not reach the parameters.
+    return jnp.where(scale == 0, 0.0, gradient), None
 
 
-cross_entropy.defvjp(_forward, _backward)
+_cross_entropy.defvjp(_forward, _backward)
 
 
 def weighted_nats(

@@ -1,0 +1,174 @@
+"""The train step: parts equal the whole, and any way of dispatching gives the same bits."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training import small
+from txf.data.batches import epoch_rows
+from txf.training import program as programs
+from txf.training.program import prepare
+from txf.training.step import StepSpec, gradients
+
+ROOM = 5
+
+
+@functools.cache
+def prepared(accumulate=2):
+    """Rows hold a document each, so that they differ in how much of them is padding."""
+    return prepare(
+        small.config(
+            {
+                "data.packing": "documents",
+                "data.context_length": 101,
+                "training.batch_size": 12,
+                "training.accumulate": accumulate,
+                "training.steps_per_dispatch": ROOM,
+            }
+        )
+    )
+
+
+def draws(program, first, count):
+    rows = program.dataset.splits["train"].num_rows
+    return program.draws([epoch_rows(rows, 0, first + i, 12) for i in range(count)])
+
+
+def run(program, *counts):
+    """The state after dispatches of so many steps."""
+    state, step = program.init_state(), 0
+    for count in counts:
+        state, metrics = program.compiled.train_steps(
+            state, program.data, draws(program, step, count), np.int32(count), program.hyper
+        )
+        step += count
+    return jax.device_get((state, metrics))
+
+
+def assert_equal(one, other):
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1, 1, 1), (2, 3), (4, 1)])
+def test_any_split_into_dispatches_gives_the_same_bits(counts):
+    assert_equal(run(prepared(), *counts), run(prepared(), 5))
+
+
+def test_a_dispatch_takes_as_many_steps_as_it_is_told():
+    state, _ = run(prepared(), 3)
+    assert state.step == 3
+    whole, _ = run(prepared(), 5)
+    assert any(
+        (a != b).any()
+        for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(whole.params), strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def batch():
+    train = prepared().dataset.splits["train"]
+    rows, numbers = epoch_rows(train.num_rows, 0, 0, 12)
+    return jax.tree.map(jnp.asarray, train.take(train.arrays, rows, numbers))
+
+
+def test_accumulated_parts_give_the_gradient_of_the_whole(batch):
+    weights = np.asarray(batch["weights"]).reshape(4, -1).sum(1)
+    assert len(set(weights)) > 1  # a part with little text must weigh little
+    program = prepared()
+    params, key = program.init_state().params, jax.random.key(0)
+
+    def of(accumulate):
+        spec = StepSpec.from_config(
+            small.config({"training.accumulate": accumulate, "model.dropout": 0.0})
+        )
+        function = functools.partial(gradients, program.compiled.model, spec)
+        return jax.jit(function)(params, batch, program.hyper, key)
+
+    whole, parts = of(1), of(4)
+    assert whole[2] == parts[2] == weights.sum()
+    np.testing.assert_allclose(whole[1], parts[1], rtol=1e-5)
+    for one, other in zip(jax.tree.leaves(whole[0]), jax.tree.leaves(parts[0]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_differs_by_step_and_by_part(batch):
+    program = prepared()
+    params = program.init_state().params
+    spec = StepSpec.from_config(small.config({"training.accumulate": 2}))
+    twice = jax.tree.map(lambda x: jnp.concatenate([x[:3], x[:3]]), batch)
+    hyper = program.hyper._replace(dropout=np.float32(0.5))
+
+    @jax.jit
+    def nats(batch, key, accumulate_two):
+        del accumulate_two
+        return gradients(program.compiled.model, spec, params, batch, hyper, key)[1]
+
+    once = jax.jit(
+        lambda batch, key: gradients(
+            program.compiled.model, spec._replace(accumulate=1), params, batch, hyper, key
+        )[1]
+    )
+    first = jax.tree.map(lambda x: x[:3], batch)
+    keys = [jax.random.fold_in(jax.random.key(0), number) for number in range(2)]
+    parts = [once(first, key) for key in keys]
+    assert parts[0] != parts[1]
+    np.testing.assert_allclose(nats(twice, jax.random.key(0), True), sum(parts), rtol=1e-6)
+
+
+def test_one_trace_serves_log_lines_resumes_and_all_traced_keys(tmp_path, monkeypatch):
+    traces = []
+
+    def counted(*args, **options):
+        traces.append(1)
+        return original(*args, **options)
+
+    original = programs.train_steps
+    monkeypatch.setattr(programs, "train_steps", counted)
+    programs._compile.cache_clear()
+    config = small.config()
+    with pytest.raises(small.Stopped):
+        small.train(config, tmp_path / "a", should_stop=small.stop_after(3))
+    small.train(config, tmp_path / "a")
+    assert len(traces) == 1
+    compiled = prepare(config).compiled
+    other = {
+        "seed": 5,
+        "data.seed": 6,
+        "model.init_scale": 0.5,
+        "model.dropout": 0.25,
+        "optimizer.learning_rate": 0.003,
+        "optimizer.warmup_steps": 2,
+        "optimizer.final_fraction": 0.0,
+        "optimizer.weight_decay": 0.3,
+        "optimizer.b1": 0.5,
+        "optimizer.b2": 0.9,
+        "optimizer.eps": 1e-5,
+        "optimizer.clip_norm": 0.1,
+    }
+    assert set(other) == set(programs.TRACED)
+    small.train(small.config(other), tmp_path / "b")
+    assert len(traces) == 1
+    assert prepare(small.config(other)).compiled is compiled
+    for key, value in other.items():
+        if key == "data.seed":  # as good as sure to be another text, and another alphabet
+            continue
+        small.train(small.config({key: value, "training.steps": 3}), tmp_path / key)
+        assert small.params(tmp_path / key).keys()
+    assert len(traces) == 1
+
+
+def test_programs_are_not_shared_where_the_model_differs():
+    compiled = prepare(small.config()).compiled
+    for key, value in {
+        "model.width": 12,
+        "model.bias": False,
+        "model.dropout": 0.0,
+        "optimizer.clip_norm": 0.0,
+        "optimizer.schedule": "linear",
+        "training.accumulate": 1,
+        "data.stride": 5,
+    }.items():
+        assert prepare(small.config({key: value})).compiled is not compiled, key
