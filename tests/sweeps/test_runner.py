@@ -178,7 +178,7 @@ def test_another_base_in_the_same_folder_is_refused_by_key(make, tmp_path):
     run_sweep(make(), tmp_path / "s", train=Training())
     before = (tmp_path / "s" / "sweep.json").read_text()
     train = Training()
-    with pytest.raises(UserError, match="another base config: model.width was 64, is 32"):
+    with pytest.raises(UserError, match=r"another base config: model\.width was 64, is 32"):
         run_sweep(make(overrides={"model.width": 32}), tmp_path / "s", train=train)
     assert train.calls == []
     assert (tmp_path / "s" / "sweep.json").read_text() == before
