@@ -47,6 +47,7 @@ def test_exact_quantities_have_an_interval_of_width_zero():
     assert estimate.effect is None
     assert estimate.p_value == 0.0
     assert mean_interval([0.0, 0.0]).p_value == 1.0
+    assert mean_interval([0.0, 5e-324]).deviation == 0.0  # too close for their squares to tell
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

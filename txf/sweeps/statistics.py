@@ -82,10 +82,10 @@ def mean_interval(
         return Estimate(None, None, None, 0)
     if n == 1:
         return Estimate(float(array[0]), None, None, 1)
-    if np.all(array == array[0]):
+    value, deviation = float(np.mean(array)), float(np.std(array, ddof=1))
+    if np.all(array == array[0]) or deviation == 0.0:  # rounding hides either from the other
         value = float(array[0])
         return Estimate(value, value, value, n, 0.0, None, 1.0 if value == null else 0.0)
-    value, deviation = float(np.mean(array)), float(np.std(array, ddof=1))
     error = deviation / math.sqrt(n)
     half = t_quantile((1.0 + confidence) / 2.0, n - 1) * error
     return Estimate(
