@@ -5,15 +5,15 @@ from typing import Any
 import flax.struct
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt32
 
 
 class Tally(flax.struct.PyTreeNode):
     """What happened since the last logged step; part of the state, so that a resume loses none."""
 
-    nats: Float[Array, ""]
-    weight: Float[Array, ""]
-    bad_step: Int[Array, ""]  # the first step whose loss was not finite, or -1
+    # Leaves may also be shapes, shardings or anything else that a tree is mapped to: no types.
+    nats: Any  # float32 []
+    weight: Any  # float32 []
+    bad_step: Any  # int32 []: the first step whose loss was not finite, or -1
 
     @classmethod
     def empty(cls) -> "Tally":
@@ -24,11 +24,11 @@ class Tally(flax.struct.PyTreeNode):
 class TrainState(flax.struct.PyTreeNode):
     """Parameters, optimizer state, steps taken, random key data, and the running tally."""
 
-    step: Int[Array, ""]
+    step: Any  # int32 []
     params: Any
     opt_state: Any
-    rng: UInt32[Array, "..."]
-    tally: Tally
+    rng: Any  # uint32 [...], key data
+    tally: Any  # Tally
 
     def key(self) -> jax.Array:
         """Return the key that this step's randomness is derived from."""
