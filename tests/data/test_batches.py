@@ -10,7 +10,7 @@ from txf.data import batches
 from txf.data.batches import draw_rows, epoch_batches, epoch_rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(num_rows=st.integers(1, 300), seed=st.integers(0, 2**32 - 1), batch_size=st.integers(1, 400))
 def test_each_row_comes_once_an_epoch(num_rows, seed, batch_size):
     steps = -(-3 * num_rows // batch_size)

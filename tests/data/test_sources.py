@@ -372,3 +372,12 @@ def test_only_a_validation_file(config, tmp_path):
     dataset = load_dataset(config)
     assert texts(dataset, "valid") == ["they were 3 hens of the Story"]
     assert [dataset.splits[split].documents for split in ("train", "test")] == [45, 5]
+
+
+def test_a_position_that_leaves_a_split_empty(config, tmp_path):
+    write(config, tmp_path / "a.txt", "ab")
+    config.data.split = "position"
+    config.data.valid_fraction, config.data.test_fraction = 0.4, 0.0
+    refused(config, "the train split has 2 tokens")
+    config.data.valid_fraction = 0.6
+    refused(config, "the train split is empty; give more text")

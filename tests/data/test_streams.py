@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from txf.config import default_config
-from txf.data import sources
+from txf.data import streams
 from txf.data.dataset import load_dataset
 from txf.data.sources import Corpus
 from txf.data.streams import encode_stream, stream_split, token_kinds
@@ -129,23 +129,32 @@ def test_masking_needs_a_mask(config):
 def test_storyworld_knows_its_floor_and_its_kinds(tiny_config):
     from txf.data import storyworld
 
-    tiny_config.data.bytes = 2_000
-    dataset = load_dataset(tiny_config)
-    assert list(dataset.splits) == list(sources.SPLITS)
-    for name, size in (("train", 2_000), ("valid", 200), ("test", 200)):
-        split = dataset.splits[name]
-        stories = storyworld.stories(name, 0, size)
-        assert split.documents == len(stories)
-        assert split.text_bytes == sum(len(story.text) for story in stories) >= size
-        assert split.floor_nats == pytest.approx(sum(story.surprise for story in stories))
-        assert split.kinds == storyworld.KINDS
-        assert every_row(split)["kinds"].max() < len(split.kinds)
+    tiny_config.data.bytes, tiny_config.data.valid_fraction = 1_000, 0.2
     tiny_config.data.test_fraction = 0.0
-    assert list(load_dataset(tiny_config).splits) == ["train", "valid"]
+    dataset = load_dataset(tiny_config)
+    assert list(dataset.splits) == ["train", "valid"]
+    split = dataset.splits["valid"]
+    stories = storyworld.stories("valid", 0, 200)
+    assert split.documents == len(stories)
+    assert split.text_bytes == sum(len(story.text) for story in stories) >= 200
+    assert split.floor_nats == pytest.approx(sum(story.surprise for story in stories))
+    assert split.kinds == storyworld.KINDS
+    kinds = every_row(split)["kinds"]
+    assert 0 < kinds.max() < len(split.kinds)
 
 
+@pytest.fixture
+def two_stories(monkeypatch):
+    """In place of the storyworld, which takes its time: two stories, whatever is asked for."""
+    from txf.data import storyworld
+
+    texts = ["A hen sat on a red cart.", "The Hen was here."]
+    told = [storyworld.Story(text, 2.5, bytes(len(text))) for text in texts]
+    monkeypatch.setattr(storyworld, "stories", lambda split, seed, num_bytes: told)
+
+
+@pytest.mark.usefixtures("two_stories")
 def test_a_tokenizer_that_is_given_or_named_is_used(tiny_config, tmp_path):
-    tiny_config.data.bytes = 200
     tokenizer = train_tokenizer("bpe", TEXTS * 9, 270)
     dataset = load_dataset(tiny_config, tokenizer)
     assert dataset.tokenizer is tokenizer
@@ -153,3 +162,21 @@ def test_a_tokenizer_that_is_given_or_named_is_used(tiny_config, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.json")
     tiny_config.data.tokenizer_path = str(tmp_path / "tokenizer.json")
     assert load_dataset(tiny_config).tokenizer.to_json() == tokenizer.to_json()
+
+
+@pytest.mark.usefixtures("two_stories")
+def test_a_tokenizer_that_changes_text_is_told(tiny_config, tmp_path):
+    import tokenizers as hf
+
+    library = hf.Tokenizer(hf.models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    library.normalizer = hf.normalizers.Lowercase()
+    library.pre_tokenizer = hf.pre_tokenizers.Whitespace()
+    library.save(str(tmp_path / "tokenizer.json"))
+    tiny_config.data.tokenizer_path = str(tmp_path / "tokenizer.json")
+    assert "does not give text back unchanged" in load_dataset(tiny_config).notes[0]
+
+
+def test_more_tokens_than_a_device_can_number_are_refused(config, monkeypatch):
+    monkeypatch.setattr(streams, "LONGEST", 20)
+    with pytest.raises(UserError, match="the valid split has 42 tokens, more than the 20"):
+        stream_split(config, "valid", Corpus(TEXTS), (), train_tokenizer("byte", [], 0))

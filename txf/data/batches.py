@@ -134,8 +134,6 @@ def take_windows(
     """
     del draws
     xp = _namespace(arrays, rows)
-    if xp is np:
-        rows = rows.astype(np.int64)  # a memory-mapped stream may be longer than 2**31
     last = arrays["tokens"].shape[0] - shift - context_length
     asked = rows * stride
     start = xp.minimum(asked, last)

@@ -47,10 +47,8 @@ class BpeTokenizer(Tokenizer):
     kind = "bpe"
 
     def __init__(self, tokenizer: hf.Tokenizer, mask: bool = False):
-        missing = [
-            token for token in [END_OF_TEXT] + [MASK] * mask if tokenizer.token_to_id(token) is None
-        ]
-        tokenizer.add_special_tokens(missing)
+        # Also where the file has them, as what may be no special token there.
+        tokenizer.add_special_tokens([END_OF_TEXT] + [MASK] * mask)
         # Otherwise the words <|endoftext|> inside a document would turn into the special token.
         tokenizer.encode_special_tokens = True
         tokenizer.no_padding()

@@ -114,11 +114,23 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     source = sources.TEXT_SOURCES[config.data.source](config.data)
     _check_splits(source.splits)
     chosen = get_tokenizer(source.splits["train"].texts)
-    splits, notes = {}, list(source.notes)
+    splits, notes = {}, [*source.notes, *_lossless_note(config, chosen, source.splits["valid"])]
     for name, corpus in source.splits.items():
         splits[name], more = streams.stream_split(config, name, corpus, source.kinds, chosen)
         notes += more
     return Dataset(chosen, chosen.vocab_size, splits, notes=notes)
+
+
+def _lossless_note(config: ConfigDict, tokenizer: Tokenizer, corpus: sources.Corpus) -> list[str]:
+    """Return a line where a tokenizer from elsewhere changes text, as by dropping capitals."""
+    sample = corpus.texts[0][:1000]
+    known = not config.data.tokenizer_path or tokenizer.kind == "char"
+    if known or tokenizer.decode(tokenizer.encode(sample)) == sample:
+        return []
+    return [
+        f"data.tokenizer_path={config.data.tokenizer_path} does not give text back unchanged; bits"
+        " per byte count the bytes of the unchanged text"
+    ]
 
 
 def _check_splits(splits: Mapping[str, Any]) -> None:

@@ -19,6 +19,8 @@ from txf.data.tokenizers import CharTokenizer, Tokenizer, check_ids
 from txf.errors import UserError
 
 TASKS = ("language_model", "masked_language_model")
+# Positions in a stream are 32-bit integers on a device.
+LONGEST = 2**31 - 1
 
 
 def encode_stream(
@@ -117,6 +119,11 @@ def array_split(
     shift = 0 if masked else 1
     size = arrays["tokens"].size
     notes: list[str] = []
+    if size > LONGEST:
+        raise UserError(
+            f"the {name} split has {size} tokens, more than the {LONGEST} that a device can number;"
+            " give less text, or a tokenizer that makes fewer tokens of it"
+        )
     if data.packing == "windows":
         if size - shift < length:
             raise UserError(
@@ -132,14 +139,11 @@ def array_split(
         boundaries = np.flatnonzero(arrays["tokens"] == tokenizer.end_of_text)
         packed = data.packing == "packed"
         starts, lengths = batches.document_rows(boundaries, length, packed)
-        compact = np.int32 if size < 1 << 31 else np.int64
-        arrays = arrays | {"starts": starts.astype(compact), "lengths": lengths}
+        arrays = arrays | {"starts": starts.astype(np.int32), "lengths": lengths}
         num_rows = len(starts)
         take = partial(batches.take_documents, context_length=length, shift=shift)
         share = 1 - (size - 1) / (num_rows * length)
         notes.append(f"{name}: {num_rows} rows, {share:.1%} of them padding")
-    if num_rows >= 1 << 31:
-        raise UserError(f"the {name} split has {num_rows} rows, more than can be numbered")
     tokens = size - 1
     if masked:
         if tokenizer.mask is None:
