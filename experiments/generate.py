@@ -72,7 +72,7 @@ def encode_prompt(tokenizer, text: str) -> list[int]:
         UserError: a part of it is not in the vocabulary; the message quotes it.
     """
     ids, starts = tokenizer.encode_with_starts(text)
-    stops = [*starts[1:], len(text)]
+    stops = [*starts, len(text)][1:]
     strange = dict.fromkeys(
         text[start:stop]
         for token, start, stop in zip(ids, starts, stops, strict=True)

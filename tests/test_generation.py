@@ -84,7 +84,7 @@ def _distribution(logits, temperature, top_k, top_p):
 
 def test_plain_numbers_filter_as_traced_ones_do():
     logits = jnp.array([0.3, -1.0, 2.0, 1.9])
-    for filters in ((0.0, None, None), (0.7, 2, None), (1.5, 3, 0.6), (1.0, 99, 1.0)):
+    for filters in ((0.0, None, None), (0.7, 2, None), (1.5, 3, 0.6), (1e-30, 99, 1.0)):
         found = next_token_distribution(logits, *filters)
         np.testing.assert_allclose(found, jax.jit(_distribution)(logits, *filters), atol=1e-6)
 

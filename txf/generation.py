@@ -63,7 +63,9 @@ def filter_logits(
     logits = logits.astype(jnp.float32)
     greedy = jnp.asarray(temperature) == 0
     likeliest = jnp.arange(vocab) == jnp.argmax(logits, axis=-1, keepdims=True)
-    logits = jnp.where(greedy & ~likeliest, -jnp.inf, logits / jnp.where(greedy, 1.0, temperature))
+    # Any smaller temperature is as good as 0, and would take logits out of float32's range.
+    logits = logits / jnp.where(greedy, 1.0, jnp.maximum(temperature, 1e-6))
+    logits = jnp.where(greedy & ~likeliest, -jnp.inf, logits)
     if top_k is None and top_p is None:
         return logits
     order = jnp.argsort(-logits, axis=-1, stable=True)

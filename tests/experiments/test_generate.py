@@ -4,15 +4,25 @@ import json
 
 import pytest
 
-# One process for many command lines: (arguments, whether stdout is a terminal) each.
+# One process for a run and many command lines: (arguments, whether stdout is a terminal) each.
 DRIVER = """
 import contextlib, io, json, sys
 from absl.testing import flagsaver
 from experiments import common, generate
+from txf.config import default_config
+from txf.training.loop import train
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+config = default_config()
+config.data.bytes = 20_000
+config.data.context_length = 16
+config.model.depth, config.model.width, config.model.num_heads = 1, 16, 2
+config.training.steps = 2
+config.training.batch_size = config.training.eval_batch_size = 4
+train(config, sys.argv[2])
 
 answers = []
 for words, terminal in json.loads(sys.argv[1]):
@@ -68,18 +78,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    from txf.config import default_config
-    from txf.training.loop import train
-
-    config = default_config()
-    config.data.bytes = 20_000
-    config.data.context_length = 16
-    config.model.depth, config.model.width, config.model.num_heads = 1, 16, 2
-    config.training.steps = 2
-    config.training.batch_size = config.training.eval_batch_size = 4
-    folder = tmp_path_factory.mktemp("run")
-    train(config, folder)
-    return folder
+    return tmp_path_factory.mktemp("run")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def answers(workdir, run_python):
         ([f"--workdir={workdir}", f"--prompt={PROMPT}", *words], name == "terminal")
         for name, words in COMMANDS.items()
     ]
-    done = run_python(["-c", DRIVER, json.dumps(lines)])
+    done = run_python(["-c", DRIVER, json.dumps(lines), workdir])
     assert done.returncode == 0, done.stderr
     return dict(zip(COMMANDS, json.loads(done.stdout), strict=True))
 
