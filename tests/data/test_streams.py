@@ -172,6 +172,7 @@ def test_a_tokenizer_that_changes_text_is_told(tiny_config, tmp_path):
     library.normalizer = hf.normalizers.Lowercase()
     library.pre_tokenizer = hf.pre_tokenizers.Whitespace()
     library.save(str(tmp_path / "tokenizer.json"))
+    tiny_config.data.context_length = 8
     tiny_config.data.tokenizer_path = str(tmp_path / "tokenizer.json")
     assert "does not give text back unchanged" in load_dataset(tiny_config).notes[0]
 
