@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
@@ -141,27 +142,22 @@ def assign_splits(
     """Deal items to splits by their keys: the same keys always, whatever their order.
 
     Equal keys go to one split, so that a repeated document is never both trained on and evaluated
-    on. The distinct keys in order: the first round(valid_fraction * n) to valid, at least one
-    where the fraction is not 0; the next to test, likewise; the others to train.
+    on. The distinct keys, of 8 bytes each, in order: the first round(valid_fraction * n) to valid,
+    at least one where the fraction is not 0; the next to test, likewise; the others to train.
 
     Returns:
         split -> the numbers of its items, increasing.
     """
-    distinct = sorted(set(keys))
-    sizes = [
-        max(1, round(fraction * len(distinct))) if fraction else 0
+    distinct, rank = np.unique(np.array(keys, "S8").view(">u8"), return_inverse=True)
+    valid, test = (
+        max(1, round(fraction * distinct.size)) if fraction else 0
         for fraction in (valid_fraction, test_fraction)
-    ]
-    rank = {key: number for number, key in enumerate(distinct)}
-    dealt: dict[str, list[int]] = {split: [] for split in SPLITS}
-    for number, key in enumerate(keys):
-        if rank[key] < sizes[0]:
-            dealt["valid"].append(number)
-        elif rank[key] < sum(sizes):
-            dealt["test"].append(number)
-        else:
-            dealt["train"].append(number)
-    return dealt
+    )
+    return {
+        "train": np.flatnonzero(rank >= valid + test).tolist(),
+        "valid": np.flatnonzero(rank < valid).tolist(),
+        "test": np.flatnonzero((rank >= valid) & (rank < valid + test)).tolist(),
+    }
 
 
 def item_keys(parts: Iterable[tuple[str, bool]], seed: int) -> list[bytes]:
@@ -199,10 +195,12 @@ def deal_by_document(
             f"data.valid_fraction={fractions[0]} and data.test_fraction={fractions[1]} leave"
             f" no training document of {len(keys)}; lower them"
         )
-    split_of = {number: split for split in ("valid", "test") for number in dealt[split]}
+    splits = np.zeros(len(keys), np.uint8)
+    for code, split in enumerate(SPLITS):
+        splits[dealt[split]] = code
     number = 0
     for part, ends in documents:
-        yield split_of.get(number, "train"), part, ends
+        yield SPLITS[splits[number]], part, ends
         number += ends
 
 

@@ -76,7 +76,10 @@ class CharTokenizer(Tokenizer):
     @classmethod
     def train(cls, texts: Iterable[str], mask: bool = False) -> "CharTokenizer":
         """Make one from the characters of `texts`."""
-        return cls("".join(set().union(*map(set, texts))), mask)
+        characters: set[str] = set()
+        for text in texts:
+            characters.update(text)
+        return cls("".join(characters), mask)
 
     def encode(self, text: str) -> np.ndarray:
         """Return an id a character: [characters]."""
