@@ -5,6 +5,8 @@ see of a token shrinks. Vaswani et al. 2017 (table 3, A) find a shallow U. Each 
 learning rate, five paired seeds.
 
 python -m experiments.sweep --sweep=configs/sweeps/heads.py --workdir=runs/heads
+
+Cost: 50 runs, 3.3e13 FLOPs in all; --dry_run reckons what that is on the machine at hand.
 """
 
 from ml_collections import ConfigDict
@@ -20,10 +22,11 @@ def get_config() -> ConfigDict:
     """Return a decoder of 2 blocks on storyworld, character by character."""
     config = default_config()
     config.data.bytes = 500_000
-    config.optimizer.warmup_steps = 20
-    config.training.steps = 400
-    config.training.log_every = 50
-    config.training.eval_every = 100
+    config.optimizer.warmup_steps = 40
+    config.training.batch_size = 16
+    config.training.steps = 800
+    config.training.log_every = 100
+    config.training.eval_every = 200
     config.training.checkpoint_every = 400
     return config
 

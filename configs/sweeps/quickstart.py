@@ -4,6 +4,8 @@ One factor at a time around a decoder of 2 blocks, 4 heads, width 64 and pre-LN,
 character by character, over three paired seeds.
 
 python -m experiments.sweep --sweep=configs/sweeps/quickstart.py --workdir=runs/quickstart
+
+Cost: 21 runs, 1.5e13 FLOPs in all; --dry_run reckons what that is on the machine at hand.
 """
 
 from ml_collections import ConfigDict
