@@ -6,7 +6,7 @@ seeds.
 
 python -m experiments.sweep --sweep=configs/sweeps/depth.py --workdir=runs/depth
 
-Cost: 42 runs, 3.9e13 FLOPs in all; --dry_run reckons what that is on the machine at hand.
+Cost: 42 runs, 3.8e13 FLOPs in all; --dry_run reckons what that is on the machine at hand.
 """
 
 from ml_collections import ConfigDict
