@@ -384,7 +384,9 @@ def _divisor_near(whole: int, wish: int) -> int:
 
 
 def _data_rules(config: ConfigDict) -> list[str]:
-    return []
+    from txf.data.dataset import check_data  # what data can be read is said where it is read
+
+    return check_data(config)
 
 
 def _model_rules(config: ConfigDict) -> list[str]:

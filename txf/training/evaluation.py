@@ -11,6 +11,7 @@ import numpy as np
 from txf.data.dataset import Split
 from txf.training.losses import cross_entropy
 from txf.training.optimizers import Params
+from txf.training.scores import Judge
 from txf.training.step import Batch, apply_model
 
 
@@ -29,8 +30,9 @@ def evaluate(
     split: Split,
     *,
     batch_size: int,
+    judge: Judge | None = None,
 ) -> dict[str, float]:
-    """Return the metrics of `params` on the whole of `split`.
+    """Return the metrics of `params` on the whole of `split`, those of `judge` among them.
 
     Every row passes once; the last batch is filled up with copies of a row that are not counted.
     Sums are taken on the host in float64 and in row order, so that nothing depends on how rows fall
@@ -43,7 +45,10 @@ def evaluate(
     def collect(batch: Batch, count: int, result: Mapping[str, jax.Array]) -> None:
         nats = np.asarray(result["nats"], np.float64)[:count]
         weights = np.asarray(batch["weights"], np.float64)[:count]
-        hits = np.asarray(result["choice"])[:count] == np.asarray(batch["targets"])[:count]
+        choice = np.asarray(result["choice"])
+        hits = choice[:count] == np.asarray(batch["targets"])[:count]
+        if judge is not None:
+            judge.see(params, batch, choice, count)
         nats = np.where(weights > 0, nats, 0.0)
         totals["nats"] += float((nats * weights).sum())
         totals["weight"] += float(weights.sum())
@@ -65,7 +70,7 @@ def evaluate(
             collect(*pending.pop(0))
     for item in pending:
         collect(*item)
-    return _metrics(split, totals, by_kind)
+    return _metrics(split, totals, by_kind) | ({} if judge is None else judge.scores())
 
 
 def _metrics(split: Split, totals: Mapping[str, float], by_kind: np.ndarray) -> dict[str, float]:

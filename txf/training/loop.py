@@ -15,7 +15,6 @@ from txf.errors import Stopped
 from txf.training import run as runs
 from txf.training.checkpoints import Checkpoints
 from txf.training.clock import Clock
-from txf.training.evaluation import evaluate
 from txf.training.logging import MetricsLog
 from txf.training.program import Program, prepare
 from txf.training.state import TrainState
@@ -193,12 +192,7 @@ class _Session:
         self.diverged_at = bad_step if bad_step >= 0 else None
 
     def _evaluate(self, split: str) -> dict[str, float]:
-        return evaluate(
-            self.program.compiled.eval_step,
-            self.state.params,
-            self.program.dataset.splits[split],
-            batch_size=self.config.training.eval_batch_size,
-        )
+        return self.program.evaluate(self.state.params, split, self.config.training.eval_batch_size)
 
     def _log_train_line(self) -> None:
         tally, metrics = jax.device_get((self.state.tally, self.metrics))

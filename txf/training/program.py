@@ -19,8 +19,9 @@ from txf.data.dataset import Dataset, load_dataset
 from txf.nn.build import build_model
 from txf.nn.cost import parameter_count, training_flops_per_token
 from txf.training import parallel
-from txf.training.evaluation import eval_step
-from txf.training.optimizers import Hyper, hyper_from_config
+from txf.training.evaluation import eval_step, evaluate
+from txf.training.optimizers import Hyper, Params, hyper_from_config
+from txf.training.scores import Judge, make_judge
 from txf.training.state import TrainState
 from txf.training.step import StepSpec, init_state, train_steps
 
@@ -62,9 +63,20 @@ class Program:
     data: dict[str, jax.Array]
     hyper: Hyper
     seed: int
+    make_judge: Callable[[], Judge | None]
     most_steps: int
     parameters: int
     flops_per_token: float
+
+    def evaluate(self, params: Params, split: str, batch_size: int) -> dict[str, float]:
+        """Return the metrics of `params` on a whole split."""
+        return evaluate(
+            self.compiled.eval_step,
+            params,
+            self.dataset.splits[split],
+            batch_size=batch_size,
+            judge=self.make_judge(),
+        )
 
     def init_state(self) -> TrainState:
         """Return the state of step 0."""
@@ -104,6 +116,7 @@ def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -
         data=data,
         hyper=hyper_from_config(config),
         seed=config.seed,
+        make_judge=partial(make_judge, config, dataset, compiled.model),
         most_steps=config.training.steps_per_dispatch or MOST_STEPS,
         parameters=parameter_count(*shape, **kind),
         flops_per_token=training_flops_per_token(*shape, **kind),

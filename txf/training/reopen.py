@@ -10,7 +10,6 @@ from ml_collections import ConfigDict
 from txf.data.tokenizers import Tokenizer
 from txf.errors import RunError, UserError
 from txf.training.checkpoints import Checkpoints
-from txf.training.evaluation import evaluate
 from txf.training.logging import read_metrics
 from txf.training.optimizers import Params
 from txf.training.program import model_of, prepare
@@ -85,13 +84,8 @@ def evaluate_run(
         )
     step, state = _restore(folder, program.compiled.state_like, step)
     return step, {
-        name: evaluate(
-            program.compiled.eval_step,
-            state.params,
-            split,
-            batch_size=config.training.eval_batch_size,
-        )
-        for name, split in program.dataset.splits.items()
+        name: program.evaluate(state.params, name, config.training.eval_batch_size)
+        for name in program.dataset.splits
         if name != "train"
     }
 

@@ -1,0 +1,27 @@
+"""Is a sentence said with pleasure or without? An encoder with a classifier on top.
+
+python -m experiments.train --config=configs/sentiment.py --workdir=runs/sentiment
+    --config.data.path=FOLDER    (train.tsv, valid.tsv, test.tsv with columns text and label)
+"""
+
+from ml_collections import ConfigDict
+
+from txf.config import default_config
+
+
+def get_config() -> ConfigDict:
+    """Return a small encoder over words; `data.path` has to be given."""
+    config = default_config()
+    config.task = "classification"
+    config.data.source = "sentiment"
+    config.data.tokenizer = "word"
+    config.data.context_length = 64
+    config.model.structure = "encoder"
+    config.model.depth = 1
+    config.model.width = 64
+    config.model.dropout = 0.3
+    config.training.steps = 400
+    config.training.batch_size = 32
+    config.training.eval_every = 100
+    config.training.checkpoint_every = 100
+    return config
