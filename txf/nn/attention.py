@@ -72,8 +72,8 @@ def build_mask(
     causal: bool,
     query_segments: Int[Array, "batch queries"] | None,
     key_segments: Int[Array, "batch keys"] | None,
-    query_places: Int[Array, "#batch queries"],
-    key_places: Int[Array, "#batch keys"],
+    query_places: Int[Array, "#batch #queries"],
+    key_places: Int[Array, "#batch #keys"],
 ) -> Bool[Array, "#batch 1 queries keys"] | None:
     """Say which keys each query may see; None where every query may see all.
 
@@ -142,7 +142,7 @@ def mix(
 
 
 def keep_real(
-    x: Float[Array, "batch keys heads dim"], real: Bool[Array, "batch keys"] | None
+    x: Float[Array, "batch keys heads dim"], real: Bool[Array, "#batch keys"] | None
 ) -> Float[Array, "batch keys heads dim"]:
     """Zero what stands in padding: a weight of 0 times NaN would still be NaN."""
     return x if real is None else jnp.where(real[:, :, None, None], x, 0)

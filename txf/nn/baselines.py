@@ -43,7 +43,7 @@ from txf.nn.block import FINAL_NORM, NORMS_AROUND, add_sublayer
 from txf.nn.dropout import Noise, drop
 from txf.nn.feedforward import ACTIVATIONS, FeedForward
 from txf.nn.heads import Embed, Head, mean_pool
-from txf.nn.initialization import embedding_init, kernel_init
+from txf.nn.initialization import kernel_init, logits_init
 from txf.nn.inspection import record
 from txf.nn.linear import Linear, linear
 from txf.nn.normalization import Norm
@@ -294,7 +294,7 @@ class Bigram(nn.Module):
             UserError: there is a source.
         """
         _refuse("bigram", source, source_segments, decode and self.pooling is not None)
-        shape, init = (self.vocab_size, self.outputs), embedding_init(self.spec.init_scale)
+        shape, init = (self.vocab_size, self.outputs), logits_init(self.spec.init_scale)
         table = self.param("table", init, shape, jnp.float32)
         logits = jnp.take(table, tokens, axis=0, mode="fill", fill_value=jnp.nan)
         return logits if self.pooling is None else mean_pool(logits, segments)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from txf.nn.initialization import embedding_init
+from txf.nn.initialization import kernel_init
 
 TASKS = {
     "language_model": "vocab",
@@ -63,7 +63,7 @@ class Embed(nn.Module):
     def setup(self):
         """Make the one leaf."""
         shape = (self.vocab_size, self.width)
-        init = embedding_init(self.init_scale)
+        init = kernel_init(self.width, self.init_scale)
         self.embedding = self.param("embedding", init, shape, jnp.float32)
 
     def __call__(self, tokens: Int[Array, "batch tokens"]) -> Float[Array, "batch tokens width"]:
@@ -95,7 +95,7 @@ class Head(nn.Module):
     ) -> Float[Array, "batch *tokens outputs"]:
         """Map each token, or each row, to float32 logits."""
         shape = (x.shape[-1], self.outputs)
-        init = embedding_init(self.init_scale)
+        init = kernel_init(x.shape[-1], self.init_scale)
         kernel = self.param("kernel", init, shape, jnp.float32)
         if self.pooling is None:
             kernel = kernel.astype(x.dtype)

@@ -1,22 +1,25 @@
 """What parameters are before training, all of it in this file.
 
-| leaf                                    | at the start                                         |
-|-----------------------------------------|------------------------------------------------------|
-| `embedding`, `table`, the head's kernel | N(0, 0.02²)                                          |
-| every other `kernel`                    | N(0, 1 / fan_in): keeps the variance of what it maps |
-| `scale` (norms)                         | 1                                                    |
-| `bias`                                  | 0                                                    |
-| `*_gate` (rezero)                       | 0                                                    |
+| leaf                           | at the start                                                |
+|--------------------------------|-------------------------------------------------------------|
+| `kernel`                       | N(0, 1 / fan_in): what it gives varies as what it reads     |
+| `embedding`, positions `table` | N(0, 1 / width): rows of length 1, logits of variance 1     |
+| bigram's `table`               | N(0, 0.02²): it holds logits, and starts near uniform       |
+| `scale` (norms)                | 1                                                           |
+| `bias`                         | 0                                                           |
+| `*_gate` (rezero)              | 0                                                           |
 
 `depth_scaled_init` multiplies the kernels that write to the residual stream (attention's
-`output`, the feed-forward's `down`) by 1 / √(2 · depth) (Radford et al. 2019).  `norm_placement=deepnorm`
-multiplies `value`, `output`, `up`, `gate` and `down` by β of `deepnorm_constants` (Wang et al.
-2022).  `init_scale` multiplies every random leaf; since all of them are normal about zero, a model
-made with init_scale s equals one made with 1 and passed through `scale_parameters(params, s)`.
+`output`, the feed-forward's `down`) by 1 / √(2 · depth) (Radford et al. 2019).
+`norm_placement=deepnorm` multiplies `value`, `output`, `up`, `gate` and `down` by the β of
+`deepnorm_constants` (Wang et al. 2022).  `init_scale` multiplies every random leaf; since all of
+them are normal about zero, a model made with init_scale s equals one made with 1 and passed
+through `scale_parameters(params, s)`.
 
-The deviation 1 / √fan_in is chosen over GPT-2's constant 0.02 because models here are narrow: at
-width 64 the constant would start every sublayer at 2 % of the variance it reads, which confuses an
-ablation of depth or residuals with one of the initialization.
+Deviations follow the width instead of being GPT-2's constant 0.02 because models here are narrow.
+At width 64 the constant would let every sublayer start with a small fraction of the variance it
+reads, which confuses an ablation of depth or residuals with one of the initialization; and
+embeddings of 0.02 drown in the sinusoidal table, whose entries are 50 times larger.
 """
 
 import math
@@ -25,13 +28,12 @@ import jax
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
-EMBEDDING_DEVIATION = 0.02
 RANDOM_LEAVES = ("embedding", "table", "kernel")
 
 
-def embedding_init(init_scale: float = 1.0) -> nn.initializers.Initializer:
-    """Return the initializer N(0, (0.02 · init_scale)²) of embeddings, tables and heads."""
-    return nn.initializers.normal(EMBEDDING_DEVIATION * init_scale)
+def logits_init(init_scale: float = 1.0) -> nn.initializers.Initializer:
+    """Return the initializer N(0, (0.02 · init_scale)²) of a table that holds logits."""
+    return nn.initializers.normal(0.02 * init_scale)
 
 
 def kernel_init(fan_in: int, gain: float = 1.0) -> nn.initializers.Initializer:

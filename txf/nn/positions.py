@@ -12,7 +12,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from txf.errors import UserError
-from txf.nn.initialization import embedding_init
+from txf.nn.initialization import kernel_init
 
 POSITIONS = {
     "none": "nothing is added; a causal mask still tells a token how many it sees",
@@ -135,7 +135,7 @@ class PositionTable(nn.Module):
         match self.kind:
             case "learned":
                 shape = (self.context_length, self.width)
-                init = embedding_init(self.init_scale)
+                init = kernel_init(self.width, self.init_scale)
                 table = self.param("table", init, shape, jnp.float32)
             case "sinusoidal":
                 table = jnp.asarray(sinusoidal_table(limit, self.width))

@@ -17,7 +17,7 @@ class Sight(NamedTuple):
     """
 
     mask: Bool[Array, "#batch 1 queries keys"] | None = None
-    real: Bool[Array, "batch keys"] | None = None
+    real: Bool[Array, "#batch keys"] | None = None
     bias: Float[Array, "#batch heads queries keys"] | None = None
     rotation: (
         tuple[Float[Array, "#batch tokens 1 half"], Float[Array, "#batch tokens 1 half"]] | None
