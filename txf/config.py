@@ -244,7 +244,7 @@ HARMLESS = frozenset(
 
 
 def flatten(config: ConfigDict | Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the config as one dict from dotted key to value, in the config's own order."""
+    """Return the config as one dict from dotted key to value, keys in order."""
     flat: dict[str, Any] = {}
     for key in config:
         value = config[key]

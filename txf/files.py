@@ -1,5 +1,6 @@
 """Small files, written whole or not at all, on a local disk or in a bucket."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -34,11 +35,16 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
             path.write_text(text)
             return
         temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
 
