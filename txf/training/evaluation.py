@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from txf.data.batches import Batch
 from txf.data.dataset import Split
 from txf.training.losses import cross_entropy
 from txf.training.optimizers import Params
 from txf.training.scores import Judge
-from txf.training.step import Batch, apply_model
+from txf.training.step import apply_model
 
 
 def eval_step(model: nn.Module, params: Params, batch: Batch) -> dict[str, jax.Array]:
