@@ -1,8 +1,10 @@
 """The position-wise feed-forward layer: what a block computes for each token by itself."""
 
+import math
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
@@ -10,13 +12,27 @@ from txf.nn.initialization import kernel_init
 from txf.nn.linear import Linear
 
 
+@jax.custom_jvp
 def gelu(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Weigh x by the chance that a standard normal stays below it: x · Φ(x), exactly.
 
-    With the error function, not the tanh approximation; the two take the same time on a CPU.
-    Hendrycks and Gimpel 2016.
+    Φ(x) = (1 + erf(x / √2)) / 2, not its tanh approximation. The derivative, Φ(x) + x φ(x), is
+    written out: derived, it would go through erf's own branches, which take longer than all else in
+    the layer but the products.  Hendrycks and Gimpel 2016.
     """
-    return jax.nn.gelu(x, approximate=False)
+    return x * _below(x)
+
+
+def _below(x: Array) -> Array:
+    return 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
+@gelu.defjvp
+def _gelu_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    below = _below(x)
+    density = jnp.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return x * below, dx * (below + x * density)
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {

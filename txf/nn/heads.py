@@ -24,8 +24,9 @@ def vocabulary_logits(
 
     The head that is tied to the embedding (Press and Wolf 2017).
     """
-    rows = embedding.astype(x.dtype)
-    return jnp.einsum("btw,vw->btv", x, rows, preferred_element_type=jnp.float32)
+    flat, rows = x.reshape(-1, x.shape[-1]), embedding.astype(x.dtype)
+    logits = jnp.einsum("nw,vw->nv", flat, rows, preferred_element_type=jnp.float32)
+    return logits.reshape(*x.shape[:-1], -1)
 
 
 def mean_pool(
@@ -101,7 +102,9 @@ class Head(nn.Module):
             kernel = kernel.astype(x.dtype)
         else:
             x = POOLINGS[self.pooling](x, segments)
-        logits = jnp.einsum("...w,wo->...o", x, kernel, preferred_element_type=jnp.float32)
+        flat = x.reshape(-1, x.shape[-1])
+        logits = jnp.einsum("nw,wo->no", flat, kernel, preferred_element_type=jnp.float32)
+        logits = logits.reshape(*x.shape[:-1], self.outputs)
         if self.use_bias:
             logits = logits + self.param(
                 "bias", nn.initializers.zeros, (self.outputs,), jnp.float32
