@@ -131,7 +131,7 @@ def default_config() -> ConfigDict:
     return config.lock()
 
 
-# What a model's keys may say stands where it has its meaning: see txf.nn.build.
+# What a model's keys may say, and its sizes, stand where they have their meaning: txf.nn.build.
 CHOICES: dict[str, tuple[str, ...]] = {
     "task": ("language_model", "masked_language_model", "classification", "tagging", "translation"),
     "data.documents": ("auto", "endoftext", "blank_line", "one"),
@@ -167,7 +167,7 @@ class Range:
         if math.isinf(self.high):
             return f"more than {low}" if self.open_low else f"{low} or more"
         low = f"more than {low}" if self.open_low else low
-        return f"{low} and less than {high}" if self.open_high else f"{low} to {high}"
+        return f"{low} or more, less than {high}" if self.open_high else f"{low} to {high}"
 
 
 AT_LEAST_ONE = Range(1)
@@ -189,12 +189,6 @@ RANGES: dict[str, Range] = {
     "data.stride": AT_LEAST_ONE,
     "data.masked_fraction": Range(0, 1, open_low=True),
     "data.bad_rows": FRACTION,
-    "model.depth": AT_LEAST_ONE,
-    "model.width": AT_LEAST_ONE,
-    "model.num_heads": AT_LEAST_ONE,
-    "model.num_kv_heads": AT_LEAST_ONE,
-    "model.key_dim": AT_LEAST_ONE,
-    "model.value_dim": AT_LEAST_ONE,
     "model.mlp_ratio": POSITIVE,
     "model.dropout": DECAY,
     "model.forget_bias": Range(),
@@ -329,22 +323,28 @@ def validate(config: ConfigDict) -> None:
     flat = flatten(config)
     problems = [unknown_key(key) for key in flat if key not in known]
     problems += [f"config key {key} is missing" for key in known if key not in flat]
-    typed = {}
+    typed = set()
     for key in known.keys() & flat.keys():
         if problem := _type_problem(key, flat[key]):
             problems.append(problem)
         else:
-            typed[key] = flat[key]
+            typed.add(key)
+    fine = set(typed)
     for key, choices in CHOICES.items():
-        if key in typed and typed[key] not in choices:
-            problems.append(f"{key}={typed.pop(key)!r} is unknown; choose {_one_of(choices)}")
+        if key in typed and flat[key] not in choices:
+            problems.append(f"{key}={flat[key]!r} is unknown; choose {_one_of(choices)}")
+            fine.remove(key)
     for key, allowed in RANGES.items():
-        if typed.get(key) is not None and not allowed.holds(typed[key]):
-            problems.append(f"{key}={typed.pop(key)} is out of range; it takes {allowed}")
-    # What ties several keys together is asked where each of them is fine by itself.
+        if key in typed and flat[key] is not None and not allowed.holds(flat[key]):
+            problems.append(f"{key}={flat[key]} is out of range; it takes {allowed}")
+            fine.remove(key)
+    # What ties several keys together is asked where each of them is fine by itself; a model's own
+    # rules see to that themselves.
     for groups, rule in _RULES:
-        if all(key in typed for key in known if key.startswith(groups)):
+        if all(key in fine for key in known if key.startswith(groups)):
             problems += rule(config)
+    if all(key in typed for key in known if key.startswith("model.")) and "task" in fine:
+        problems += _model_rules(config)
     if problems:
         raise ConfigError(sorted(problems, key=_position(known)))
 
@@ -399,7 +399,6 @@ _RULES = (
     (("optimizer.", "training."), _optimizer_rules),
     (("training.",), _training_rules),
     (("data.", "task"), _data_rules),
-    (("model.", "data.context_length", "task"), _model_rules),
 )
 
 
