@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
@@ -30,7 +31,7 @@ class MetricsLog:
         self._on_disk = -1  # perhaps more than that, and perhaps half a line
         self.flush()
 
-    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
+    def write(self, step: int, split: str, metrics: Mapping[str, Any]) -> None:
         """Add the line of (step, split); one that is there already stays as it is.
 
         Raises:
