@@ -61,6 +61,16 @@ def default_config() -> ConfigDict:
     data.masked_fraction = 0.15
     data.bad_rows = 0.01  # share of malformed labelled rows that is put up with
 
+    # The parameters of a probe: see txf.data.probes. None: the probe's own default.
+    data.probe = probe = ConfigDict()
+    probe.pairs = integer()  # things that a row binds together
+    probe.vocab = integer()  # symbols
+    probe.classes = integer()  # of nouns or words
+    probe.attributes = integer()  # properties that nouns have
+    probe.distance = integer()  # the longest
+    probe.power_a = config_dict.placeholder(float)  # 1: queries are spread evenly
+    probe.random_non_queries = boolean()  # False: nothing stands between queries
+
     config.model = model = ConfigDict()
     model.family = "transformer"
     model.structure = "decoder"
@@ -189,6 +199,12 @@ RANGES: dict[str, Range] = {
     "data.stride": AT_LEAST_ONE,
     "data.masked_fraction": Range(0, 1, open_low=True),
     "data.bad_rows": FRACTION,
+    "data.probe.pairs": AT_LEAST_ONE,
+    "data.probe.vocab": AT_LEAST_ONE,
+    "data.probe.classes": AT_LEAST_ONE,
+    "data.probe.attributes": AT_LEAST_ONE,
+    "data.probe.distance": AT_LEAST_ONE,
+    "data.probe.power_a": POSITIVE,
     "model.mlp_ratio": POSITIVE,
     "model.dropout": DECAY,
     "model.forget_bias": Range(),

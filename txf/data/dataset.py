@@ -6,7 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from txf.data import cache, labelled, sources, streams
+from txf.data import cache, labelled, probes, sources, streams
 from txf.data.splits import Dataset, Split
 from txf.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from txf.errors import UserError
@@ -25,8 +25,12 @@ TASK_SOURCES = {
 
 def check_data(config: ConfigDict) -> list[str]:
     """Return what is wrong with the data group of `config`, a line each, without reading data."""
-    data, problems = config.data, []
-    known = {source: task for task, names in TASK_SOURCES.items() for source in names}
+    data = config.data
+    if data.source in probes.PROBES:
+        return probes.check_probe(config) + _split_problems(data, generated=True)
+    problems = probes.idle_parameters(config)
+    known = dict.fromkeys(source for names in TASK_SOURCES.values() for source in names)
+    known |= dict.fromkeys(probes.PROBES)
     allowed = TASK_SOURCES[config.task]
     if data.source not in known:
         problems.append(f"data.source={data.source!r} is unknown; choose {', '.join(known)}")
@@ -46,11 +50,6 @@ def check_data(config: ConfigDict) -> list[str]:
             problems.append(
                 f"data.packing={data.packing!r} is for language models; task={config.task!r} takes"
                 " a row a text: leave it 'windows'"
-            )
-        if config.task == "tagging" and data.tokenizer != "word" and not data.tokenizer_path:
-            problems.append(
-                f"data.tokenizer={data.tokenizer!r} cuts words, and tagging labels whole words;"
-                " set 'word'"
             )
     if data.tokenizer == "bpe" and not data.tokenizer_path and data.vocab_size < 257:
         problems.append(
@@ -106,6 +105,8 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     Raises:
         UserError: the data is missing or unusable; the message says what, where and what to do.
     """
+    if config.data.source in probes.PROBES:
+        return probes.load_probe(config, tokenizer)
     get_tokenizer = partial(_get_tokenizer, config, tokenizer)
     if make := labelled.DATASETS.get(config.data.source):
         return make(config, get_tokenizer)

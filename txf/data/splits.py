@@ -25,6 +25,8 @@ class Split:
         documents: documents, sentences or pairs.
         floor_nats: the exact surprise of the text in nats, or None where it is unknown.
         kinds: names of the kinds of span that the batches' `kinds` number, or ().
+        chance: the accuracy of a reader without the mechanism that a probe is about, or None.
+        ceiling: the best accuracy that can be had, or None where it is unknown.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Split:
     documents: int
     floor_nats: float | None = None
     kinds: tuple[str, ...] = ()
+    chance: float | None = None
+    ceiling: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

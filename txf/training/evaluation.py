@@ -40,7 +40,7 @@ def evaluate(
     into batches but the rounding inside a matrix product.
     """
     totals: dict[str, float] = {"nats": 0.0, "weight": 0.0, "correct": 0.0}
-    by_kind = np.zeros((len(split.kinds), 2))
+    by_kind = np.zeros((len(split.kinds), 3))
     pending: list[tuple[Batch, int, Mapping[str, jax.Array]]] = []
 
     def collect(batch: Batch, count: int, result: Mapping[str, jax.Array]) -> None:
@@ -56,7 +56,7 @@ def evaluate(
         totals["correct"] += float((hits * weights).sum())
         if split.kinds:
             kinds = np.asarray(batch["kinds"])[:count].ravel()
-            for column, values in enumerate((nats * weights, weights)):
+            for column, values in enumerate((nats * weights, hits * weights, weights)):
                 by_kind[:, column] += np.bincount(
                     kinds, weights=values.ravel(), minlength=len(split.kinds)
                 )[: len(split.kinds)]
@@ -79,6 +79,7 @@ def _metrics(split: Split, totals: Mapping[str, float], by_kind: np.ndarray) -> 
 
     loss: nats per target. perplexity = exp(loss). bits_per_byte = nats / ln 2 / bytes of text.
     floor and excess: the corpus' exact surprise per target, and how far the loss lies above it.
+    chance and ceiling: what the accuracy on a probe is to be compared with.
     """
     loss = totals["nats"] / totals["weight"]
     metrics = {"loss": loss, "accuracy": totals["correct"] / totals["weight"]}
@@ -89,7 +90,10 @@ def _metrics(split: Split, totals: Mapping[str, float], by_kind: np.ndarray) -> 
         metrics["floor"] = split.floor_nats / totals["weight"]
         metrics["excess"] = loss - metrics["floor"]
         metrics["floor_bits_per_byte"] = split.floor_nats / math.log(2) / split.text_bytes
-    for kind, (nats, weight) in zip(split.kinds, by_kind, strict=True):
+    for kind, (nats, correct, weight) in zip(split.kinds, by_kind, strict=True):
         if weight:
             metrics[f"loss_{kind}"] = nats / weight
+            metrics[f"accuracy_{kind}"] = correct / weight
+    bounds = {"chance": split.chance, "ceiling": split.ceiling}
+    metrics |= {name: value for name, value in bounds.items() if value is not None}
     return metrics
