@@ -131,8 +131,7 @@ def override(config: ConfigDict, overrides: Sequence[str]) -> ConfigDict:
     problems = []
     known = flatten(config)
     for word in overrides:
-        name, _, text = word.partition("=")
-        key = re.sub(r"^--(no)?config\.", "", name)
+        key, text = _key_of(word), word.partition("=")[2]
         try:
             if key not in known:
                 set_key(config, key, None)  # says which key was meant
@@ -184,6 +183,9 @@ def load_file(path: str, flag: str) -> ModuleType:
 def load_config(path: str, overrides: Sequence[str]) -> ConfigDict:
     """Return what `get_config()` of the file at `path` gives, with the overrides set.
 
+    Where the file has a `complete(config, given)`, it is told which keys were overridden, and sets
+    what follows from them.
+
     Raises:
         UserError: the file cannot be used, or an override does not fit.
     """
@@ -196,7 +198,14 @@ def load_config(path: str, overrides: Sequence[str]) -> ConfigDict:
         raise UserError(f"--config={path}: get_config() fails: {_error(error)}") from error
     if not isinstance(config, ConfigDict):
         raise UserError(f"--config={path}: get_config() returns no ConfigDict")
-    return override(config, overrides).lock()
+    config = override(config, overrides)
+    if hasattr(module, "complete"):
+        module.complete(config, {_key_of(word) for word in overrides})
+    return config.lock()
+
+
+def _key_of(word: str) -> str:
+    return re.sub(r"^--(no)?config\.", "", word.partition("=")[0])
 
 
 def use_compilation_cache() -> None:

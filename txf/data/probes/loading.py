@@ -23,9 +23,9 @@ def load_probe(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Datase
     `data.examples` rows of training, and `data.valid_fraction` and `data.test_fraction` as many of
     valid and test. Row r of a split is a function of (`data.seed`, split, r) and the parameters.
 
-    Splits are drawn independently of each other. Where a row of training comes again in another
-    split, as the shortest sentences of `translation_by_rule` do, a note says how many do: a reader that knows the
-    training rows by heart and nothing else gets those right, and is at chance in all others.
+    Splits are drawn independently of each other. Where rows of training come again in another
+    split, as the shortest sentences of `translation_by_rule` do, a note says how many: a reader
+    that knows the training rows by heart and nothing else gets these right, and no others.
 
     Raises:
         UserError: `tokenizer`, that of a run, is not the probe's.
