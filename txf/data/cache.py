@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from txf import files
 from txf.data.bpe import GROUP, PIECE, pieces
 from txf.data.reading import find_files
-from txf.data.sources import SPLITS, text_parts
+from txf.data.sources import SPLITS, document_parts
 from txf.data.tokenizers import Tokenizer, check_ids, from_json
 from txf.errors import RunError
 
@@ -52,21 +52,27 @@ class Prepared:
 
 
 def is_large(data: ConfigDict) -> bool:
-    """Tell whether the files of `data.path` and its fellows are local and larger than `LARGE`."""
+    """Tell whether the files that hold the text are local and larger than `LARGE`."""
     stamps = _stamps(data)
     return "://" not in json.dumps(stamps) and sum(size for _, size, _ in stamps) > LARGE
 
 
 def _stamps(data: ConfigDict) -> list[tuple[str, int, int]]:
     """Return name, size and time of change of each file: what tells that a file was changed."""
+    if data.source == "tfds":
+        from txf.data.tfds import prepared_files  # TFDS takes seconds to import
+
+        paths = prepared_files(data)
+    else:
+        keys = [key for key in KEYS if data[key]]
+        paths = [path for key in keys for path in find_files(data[key], f"data.{key}")]
     stamps = []
-    for key in KEYS:
-        for path in find_files(data[key], f"data.{key}") if data[key] else []:
-            if "://" in os.fspath(path):
-                stamps.append((os.fspath(path), 0, 0))
-            else:
-                status = os.stat(path)
-                stamps.append((os.fspath(path), status.st_size, status.st_mtime_ns))
+    for path in paths:
+        if "://" in os.fspath(path):
+            stamps.append((os.fspath(path), 0, 0))
+        else:
+            status = os.stat(path)
+            stamps.append((os.fspath(path), status.st_size, status.st_mtime_ns))
     return stamps
 
 
@@ -78,7 +84,11 @@ def _source(data: ConfigDict) -> list[Any]:
     """Return what decides which text each split gets, but for the content of the files."""
     paths = [data[key] and os.fspath(files.absolute(data[key])) for key in KEYS]
     fractions = [data.valid_fraction, data.test_fraction]
-    return [VERSION, *paths, *fractions, data.documents, data.split, data.seed]
+    source = [VERSION, *paths, *fractions, data.documents, data.split, data.seed]
+    if data.source != "tfds":
+        return source
+    folders = sorted({os.path.dirname(path) for path, _, _ in _stamps(data)})
+    return [*source, data.tfds_name, data.text_feature, *folders]
 
 
 def folder() -> pathlib.Path:
@@ -90,7 +100,7 @@ def folder() -> pathlib.Path:
 def train_documents(data: ConfigDict) -> Iterator[str]:
     """Yield the training text in pieces of bounded size."""
     buffer = ""
-    for split, part, ends in text_parts(data, []):
+    for split, part, ends in document_parts(data, []):
         if split == "train":
             *whole, buffer = pieces(buffer + part)
             yield from whole
@@ -135,7 +145,7 @@ def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
         problem = _problem(place, stamps)
         if problem is None:
             return _open(place, tokenizer, [f"read tokens from {place}"])
-        notes.append(f"{problem}; {data.path} is tokenized again")
+        notes.append(f"{problem}; {data.path or data.tfds_name} is tokenized again")
     host = socket.gethostname()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -220,7 +230,7 @@ def _write(
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
         writers = {}
-        for split, part, ends in text_parts(data, notes):
+        for split, part, ends in document_parts(data, notes):
             if split not in writers:
                 file = stack.enter_context(open(scratch / f"{split}.tokens", "wb"))
                 writers[split] = _Writer(file, tokenizer)

@@ -15,8 +15,8 @@ __all__ = ["Dataset", "Split", "check_data", "load_dataset"]
 
 # The sources a task can read. Probes, which say themselves what task they are, come on top.
 TASK_SOURCES = {
-    "language_model": ("storyworld", "text"),
-    "masked_language_model": ("storyworld", "text"),
+    "language_model": ("storyworld", "text", "tfds"),
+    "masked_language_model": ("storyworld", "text", "tfds"),
     "classification": ("sentiment",),
     "tagging": ("conll",),
     "translation": ("parallel",),
@@ -40,9 +40,12 @@ def check_data(config: ConfigDict) -> list[str]:
             f" choose {' or '.join(allowed)}"
         )
     generated = data.source == "storyworld"
-    if not generated and data.path is None:
+    if data.source == "tfds":
+        problems += _tfds_problems(data)
+    elif not generated and data.path is None:
         problems.append(f"data.path=None is missing; data.source={data.source!r} reads a file")
-    problems += _split_problems(data, generated)
+    if data.source != "tfds":  # which splits it has is not known before it is opened
+        problems += _split_problems(data, generated)
     if config.task in streams.TASKS:
         problems += _stream_problems(data)
     else:
@@ -55,6 +58,19 @@ def check_data(config: ConfigDict) -> list[str]:
         problems.append(
             f"data.vocab_size={data.vocab_size} is too small for bpe; it takes 257 or more: 256"
             " bytes and <|endoftext|>"
+        )
+    return problems
+
+
+def _tfds_problems(data: ConfigDict) -> list[str]:
+    problems = [
+        f"data.{key}={data[key]} is for files; data.source='tfds' has splits of its own"
+        for key in ("path", "valid_path", "test_path")
+        if data[key]
+    ]
+    if not data.tfds_name:
+        problems.append(
+            "data.tfds_name=None is missing; name a TFDS data set, like tinystories or lm1b"
         )
     return problems
 
@@ -110,7 +126,7 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
     get_tokenizer = partial(_get_tokenizer, config, tokenizer)
     if make := labelled.DATASETS.get(config.data.source):
         return make(config, get_tokenizer)
-    if config.data.source == "text" and cache.is_large(config.data):
+    if config.data.source in ("text", "tfds") and cache.is_large(config.data):
         return _cached_dataset(config, tokenizer)
     source = sources.TEXT_SOURCES[config.data.source](config.data)
     _check_splits(source.splits)

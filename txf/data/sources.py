@@ -182,12 +182,13 @@ def deal_by_document(
         UserError: there are fewer different documents than splits.
     """
     keys = item_keys(documents, data.seed)
+    what = f"data.path={data.path}" if data.path else f"data.tfds_name={data.tfds_name}"
     wanted, different = 1 + sum(fraction > 0 for fraction in fractions), len(set(keys))
     if different < wanted:
         raise UserError(
-            f"data.path={data.path} has {different} different document(s), too few to split in"
-            f" {wanted}; set data.split='position' to cut by position, or give data.valid_path and"
-            " data.test_path"
+            f"{what} has {different} different document(s), too few to split in {wanted}; set"
+            " data.split='position' to cut by position, or data.test_fraction=0 for no test split"
+            + (", or give data.valid_path and data.test_path" if data.path else "")
         )
     dealt = assign_splits(keys, *fractions)
     if not dealt["train"]:
@@ -266,12 +267,21 @@ def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, b
             notes += documents.notes
 
 
+def document_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, bool]]:
+    """Read text files (see `text_parts`) or a TFDS data set (see `tfds.tfds_parts`)."""
+    if data.source == "tfds":
+        from txf.data.tfds import tfds_parts  # TFDS takes seconds to import
+
+        return tfds_parts(data, notes)
+    return text_parts(data, notes)
+
+
 def text_source(data: ConfigDict) -> Source:
-    """Read all of `text_parts` into memory."""
+    """Read all of `document_parts` into memory."""
     notes: list[str] = []
     texts: dict[str, list[str]] = {split: [] for split in SPLITS}
     opened: list[str] = []
-    for split, part, ends in text_parts(data, notes):
+    for split, part, ends in document_parts(data, notes):
         opened.append(part)
         if ends:
             texts[split].append("".join(opened))
@@ -301,4 +311,4 @@ def storyworld_source(data: ConfigDict) -> Source:
     return Source(splits, storyworld.KINDS)
 
 
-TEXT_SOURCES = {"storyworld": storyworld_source, "text": text_source}
+TEXT_SOURCES = {"storyworld": storyworld_source, "text": text_source, "tfds": text_source}
