@@ -20,6 +20,7 @@ flags.mark_flag_as_required("config")
 
 COLUMNS = 100
 BATCHES = 3
+LABELS = 40
 ENDS = 16  # tokens shown of either end of the vocabulary
 DOCUMENTS = {
     "language_model": "documents",
@@ -110,20 +111,22 @@ def show_sizes(config, dataset, contents) -> None:
 
 def show_labels(dataset) -> None:
     """Print how often each label occurs in each split."""
-    from txf.data.display import table, visible
+    from txf.data.display import short, table, visible
     from txf.data.overlap import count_labels
 
     counts = {
         name: count_labels(split, len(dataset.labels)) for name, split in dataset.splits.items()
     }
     rows = [("label", *counts)]
-    for number, label in enumerate(dataset.labels):
+    for number, label in enumerate(dataset.labels[:LABELS]):
         cells = [
             f"{count[number]:,} ({count[number] / max(count.sum(), 1):.1%})"
             for count in counts.values()
         ]
-        rows.append((visible(label), *cells))
+        rows.append((short(visible(label)), *cells))
     print("", *table(rows), sep="\n")
+    if len(dataset.labels) > LABELS:
+        print(f"... {len(dataset.labels) - LABELS} more labels")
 
 
 def show_vocabulary(dataset) -> None:

@@ -18,6 +18,7 @@ LEGEND = (
 # Unicode's categories of what has no shape of its own or moves what has.
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 TOKENS_SHOWN = 256
+LONGEST = 32  # columns of a token; a link can be one word
 
 
 def visible(text: str) -> str:
@@ -52,9 +53,18 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
         return (
             visible(bytes([token - 1]).decode("latin-1")) if token <= 128 else f"\\x{token - 1:x}"
         )
-    text = visible(tokenizer.decode([token]))
+    text = short(visible(tokenizer.decode([token])))
     # A sign that sits on the one before would change another token.
     return f"◌{text}" if text and unicodedata.combining(text[0]) else text
+
+
+def short(text: str, columns: int = LONGEST) -> str:
+    """Return `text`, cut to `columns` with an ellipsis."""
+    if width(text) <= columns:
+        return text
+    while width(text) >= columns:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -120,6 +130,8 @@ def show_row(dataset: Dataset, batch: dict[str, np.ndarray], row: int, columns: 
     separator = "" if tokenizer.kind in ("char", "byte") else "│"
     lines = []
     if "source" in batch:
+        pair = (_said(tokenizer, batch[side][row]) for side in ("source", "targets"))
+        lines.append(short("pair    " + " ⇒ ".join(pair), columns))
         real = batch["source_segments"][row] > 0
         cells = [("source", _cells(tokenizer, batch["source"][row], real))]
         lines += _cut(cells, separator, columns)
@@ -140,8 +152,12 @@ def show_row(dataset: Dataset, batch: dict[str, np.ndarray], row: int, columns: 
         rows.append((name, _asked(said, weights, real)))
     lines += _cut(rows, separator, columns)
     if not targets.ndim and dataset.labels is not None:
-        lines.append(f"label  {visible(dataset.labels[int(targets)])}")
+        lines.append(f"label {visible(dataset.labels[int(targets)])}")
     return lines
+
+
+def _said(tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    return visible(tokenizer.decode(ids[ids != tokenizer.end_of_text]))
 
 
 def _cells(tokenizer: Tokenizer, ids: np.ndarray, real: np.ndarray) -> list[str]:
@@ -153,7 +169,7 @@ def _cells(tokenizer: Tokenizer, ids: np.ndarray, real: np.ndarray) -> list[str]
 
 def _asked(texts: list[str], weights: np.ndarray, real: np.ndarray) -> list[str]:
     return [
-        (visible(text) if weight > 0 else NOT_ASKED) if is_real else PADDING
+        (short(visible(text)) if weight > 0 else NOT_ASKED) if is_real else PADDING
         for text, weight, is_real in zip(texts, weights, real, strict=True)
     ]
 
