@@ -40,11 +40,12 @@ def train(
         RunError: a file could not be written.
         Stopped: `should_stop` said so; the run has saved itself.
     """
-    folder = runs.begin(config, workdir)
+    folder = runs.check(config, workdir)
     if runs.is_finished(result := folder.result(), config):
         return result
     progress({"phase": "data"})
     program = prepare(config, folder.tokenizer())
+    runs.begin(folder, config)
     folder.keep_reading(program.dataset)
     for note in program.dataset.notes:
         progress({"phase": "note", "text": note})

@@ -1,5 +1,6 @@
 """The folder of a run: what is in it, whether it may be continued, how it is opened again."""
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -107,6 +108,13 @@ class RunFolder:
         before, now = files.read_json(path), describe(dataset)
         return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
+    def steps_trained(self) -> int:
+        """Return the number of the newest checkpoint, or 0."""
+        if not self.checkpoints.exists():
+            return 0
+        names = (path.name for path in self.checkpoints.iterdir())
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
     def result(self) -> dict[str, Any] | None:
         """Return what result.json holds, or None."""
         path = self.path / "result.json"
@@ -122,8 +130,8 @@ class RunFolder:
         files.write_json(self.path / "result.json", result)
 
 
-def begin(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
-    """Open `workdir` for training with `config`: a new run, or one that may be continued so.
+def check(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
+    """Return the folder at `workdir`, which may be trained in with `config`; change nothing there.
 
     Raises:
         UserError: the config is wrong, the folder cannot be written to, or it holds a run of
@@ -131,28 +139,51 @@ def begin(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
     """
     validate(config)
     folder = RunFolder.at(workdir)
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        files.write_text(folder.path / "config.json.probe", "")
-        (folder.path / "config.json.probe").unlink()
-    except (OSError, RunError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error.__cause__.strerror
-        raise UserError(f"cannot write to --workdir={workdir}: {reason}") from error
-    changed = {}
-    if folder.exists():
-        changed = diff(config, folder.config)
-        if barred := {key: pair for key, pair in changed.items() if key not in MAY_CHANGE}:
-            lines = "; ".join(
-                f"{key} was {old!r}, now {new!r}" for key, (old, new) in barred.items()
-            )
-            raise UserError(
-                f"{folder.path} holds a run of another config ({lines}); "
-                "choose another --workdir, or ask for the same again"
-            )
+    _try_to_write(folder, workdir)
+    if not folder.exists():
+        return folder
+    changed = diff(config, folder.config)
+    if barred := {key: pair for key, pair in changed.items() if key not in MAY_CHANGE}:
+        lines = "; ".join(f"{key} was {old!r}, now {new!r}" for key, (old, new) in barred.items())
+        raise UserError(
+            f"{folder.path} holds a run of another config ({lines}); "
+            "choose another --workdir, or ask for the same again"
+        )
+    steps, trained = config.training.steps, folder.steps_trained()
+    if steps < trained:
+        raise UserError(
+            f"training.steps={steps} is less than the {trained} steps that the run at "
+            f"{folder.path} has taken; ask for as many or more, or choose another --workdir"
+        )
+    return folder
+
+
+def begin(folder: RunFolder, config: ConfigDict) -> None:
+    """Write down that training begins or goes on in `folder` with `config`, which `check` passed.
+
+    Raises:
+        RunError: the folder cannot be written to.
+    """
+    changed = diff(config, folder.config) if folder.exists() else {}
     if not folder.exists() or changed:
         files.write_text(folder.path / "config.json", to_json(config))
     _record_start(folder, changed)
-    return RunFolder.at(workdir)
+
+
+def _try_to_write(folder: RunFolder, workdir: str | os.PathLike[str]) -> None:
+    """Write something into the folder, and take it away again with all folders made for it."""
+    path = folder.path
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        files.write_text(path / "config.json.probe", "")
+        (path / "config.json.probe").unlink()
+    except (OSError, RunError) as error:
+        cause = error.__cause__ if isinstance(error, RunError) else error
+        raise UserError(f"cannot write to --workdir={workdir}: {cause.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            for place in made if "://" not in os.fspath(path) else []:
+                os.rmdir(place)
 
 
 def is_finished(result: dict[str, Any] | None, config: ConfigDict) -> bool:
