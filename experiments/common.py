@@ -194,7 +194,9 @@ def load_config(path: str, overrides: Sequence[str]) -> ConfigDict:
         raise UserError(f"--config={path} defines no get_config()")
     try:
         config = module.get_config()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever a person's own file may raise
         raise UserError(f"--config={path}: get_config() fails: {_error(error)}") from error
     if not isinstance(config, ConfigDict):
         raise UserError(f"--config={path}: get_config() returns no ConfigDict")
