@@ -148,7 +148,7 @@ def train_step(
     failed = ~jnp.isfinite(nats) & (state.tally.bad_step < 0)
     metrics = {
         "learning_rate": learning_rate_at(state.step, hyper, spec.schedule),
-        "grad_norm": optax.global_norm(grads),
+        "grad_norm": optax.tree.norm(grads),
     }
     state = state.replace(
         step=state.step + 1,
