@@ -40,7 +40,7 @@ def test_a_write_that_fails_leaves_the_old_text(tmp_path, monkeypatch):
 
 def test_a_folder_below_a_file_is_refused_in_a_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="File exists|Not a directory") as caught:
+    with pytest.raises(RunError, match=r"File exists|Not a directory") as caught:
         files.write_text(tmp_path / "file" / "below", "")
     assert "\n" not in str(caught.value)
 

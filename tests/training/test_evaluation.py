@@ -1,0 +1,127 @@
+"""Evaluation: each target once, whatever the batches, and figures that follow from the sums."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training import small
+from txf.training.evaluation import evaluate
+from txf.training.program import prepare
+
+
+@pytest.fixture(scope="module", params=["windows", "documents", "packed"])
+def program(request):
+    return prepare(small.config({"data.packing": request.param}))
+
+
+@pytest.fixture(scope="module")
+def state_params(program):
+    # A model that says something, so that kinds of targets differ in loss.
+    scaled = program.hyper._replace(init_scale=np.float32(8))
+    return program.compiled.initialize(scaled, np.uint32(3)).params
+
+
+def measure(program, params, batch_size, split="valid"):
+    return evaluate(
+        program.compiled.eval_step, params, program.dataset.splits[split], batch_size=batch_size
+    )
+
+
+def test_figures_do_not_depend_on_the_batch_size(program, state_params):
+    rows = program.dataset.splits["valid"].num_rows
+    whole = measure(program, state_params, rows)
+    for size in (7, rows + 5):
+        again = measure(program, state_params, size)
+        assert again.keys() == whole.keys()
+        for name, value in whole.items():
+            assert again[name] == pytest.approx(value, rel=1e-6), name
+    assert measure(program, state_params, 7) == measure(program, state_params, 7)
+
+
+def rows_of(split):
+    rows = np.arange(split.num_rows, dtype=np.int32)
+    return split.take(split.arrays, rows, rows.astype(np.uint32))
+
+
+@pytest.mark.parametrize("name", ["valid", "test"])
+def test_every_target_counts_once(program, name):
+    split = program.dataset.splits[name]
+
+    def count(params, batch):
+        """A model that errs by one nat on every target."""
+        return {"nats": jnp.ones(batch["targets"].shape), "choice": jnp.asarray(batch["targets"])}
+
+    for size in (1, 7, split.num_rows, split.num_rows + 3):
+        seen = []
+        found = evaluate(
+            lambda params, batch, seen=seen: seen.append(batch) or count(params, batch),
+            None,
+            split,
+            batch_size=size,
+        )
+        assert {len(batch["targets"]) for batch in seen} == {size}
+        assert found["loss"] == found["accuracy"] == 1
+        # One nat a target: bits a byte tell how many targets were counted.
+        targets = found["bits_per_byte"] * split.text_bytes * math.log(2)
+        assert targets == pytest.approx(split.tokens)
+        assert found["floor"] * split.tokens == pytest.approx(split.floor_nats)
+    assert rows_of(split)["weights"].sum() == split.tokens
+
+
+def test_figures_follow_their_formulas(program, state_params):
+    split = program.dataset.splits["valid"]
+    found = measure(program, state_params, 7)
+    batch = rows_of(split)
+    logits = np.asarray(
+        program.compiled.model.apply(
+            {"params": jax.device_get(state_params)}, batch["inputs"], batch.get("segments")
+        ),
+        np.float64,
+    )
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    nats = -np.take_along_axis(log_probs, batch["targets"][..., None], -1)[..., 0]
+    real = batch["weights"] > 0
+    assert found["loss"] == pytest.approx(nats[real].mean(), rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+    bits = nats[real].sum() / math.log(2) / split.text_bytes
+    assert found["bits_per_byte"] == pytest.approx(bits, rel=1e-5)
+    hits = (logits.argmax(-1) == batch["targets"])[real]
+    assert found["accuracy"] == pytest.approx(hits.mean())
+    assert found["excess"] == pytest.approx(found["loss"] - found["floor"])
+    floor = split.floor_nats / math.log(2) / split.text_bytes
+    assert found["floor_bits_per_byte"] == pytest.approx(floor)
+    for number, kind in enumerate(split.kinds):
+        of_kind = nats[real & (batch["kinds"] == number)]
+        assert found[f"loss_{kind}"] == pytest.approx(of_kind.mean(), rel=1e-5)
+
+
+def test_kinds_are_a_partition(program, state_params):
+    split = program.dataset.splits["valid"]
+    found = measure(program, state_params, 7)
+    batch = rows_of(split)
+    counts = np.bincount(
+        batch["kinds"].ravel(), batch["weights"].ravel(), minlength=len(split.kinds)
+    )
+    assert counts.sum() == split.tokens
+    parts = [
+        count * found[f"loss_{kind}"]
+        for kind, count in zip(split.kinds, counts, strict=True)
+        if count
+    ]
+    assert len(parts) > 2
+    assert sum(parts) / split.tokens == pytest.approx(found["loss"], rel=1e-9)
+
+
+def test_infinite_nats_of_padding_do_not_count():
+    program = prepare(small.config({"data.packing": "documents"}))
+    split = program.dataset.splits["valid"]
+    assert (rows_of(split)["weights"] == 0).any()
+
+    def step(params, batch):
+        nats = jnp.where(batch["weights"] > 0, 2.0, jnp.nan)
+        return {"nats": nats, "choice": jnp.zeros(nats.shape, jnp.int32)}
+
+    assert evaluate(step, None, split, batch_size=5)["loss"] == 2
