@@ -85,8 +85,9 @@ def cross_sight(
         segments = jnp.ones((batch, num_tokens), jnp.int32)
     if memory_segments is None:
         memory_segments = jnp.ones((batch, memory_tokens), jnp.int32)
-    places = jnp.zeros((1, 1), jnp.int32)
-    return Sight(build_mask(False, segments, memory_segments, places, places), memory_segments > 0)
+    query_places, key_places = jnp.arange(num_tokens)[None], jnp.arange(memory_tokens)[None]
+    mask = build_mask(False, segments, memory_segments, query_places, key_places)
+    return Sight(mask, memory_segments > 0)
 
 
 def _rotation(spec: StackSpec, positions: Array) -> tuple[Array, Array] | None:
