@@ -167,7 +167,7 @@ def _checked(builder: tfds.core.DatasetBuilder, name: str) -> tfds.core.DatasetB
     return builder
 
 
-def find_text_feature(features: Mapping[str, Any], wanted: str | None) -> str:
+def find_text_feature(features: tfds.features.FeaturesDict, wanted: str | None) -> str:
     """Return the name of the feature that is the text of an example.
 
     `wanted`, or the only feature that is a text, or the first of `TEXT_NAMES`.
@@ -204,26 +204,32 @@ class Examples:
     def __init__(self, builder: tfds.core.DatasetBuilder, split: str, feature: str):
         self._source = builder.as_data_source(split=split)
         self._where = f"{builder.info.full_name}, split {split}"
+        self._folder = builder.data_dir
         self._feature = feature
         self._expected = builder.info.splits[split].num_examples
         self.documents = self.blank = 0
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
-        if len(self._source) != self._expected:
-            raise UserError(
-                f"{self._where} has {len(self._source)} of the {self._expected} examples that its"
-                " dataset_info.json counts; remove the folder and prepare it again"
-            )
         self.documents = self.blank = 0
         for start in range(0, self._expected, BATCH):
             numbers = range(start, min(start + BATCH, self._expected))
-            for number, example in zip(numbers, self._source.__getitems__(numbers), strict=True):
+            for number, example in zip(numbers, self._read(numbers), strict=True):
                 text = self._decoded(example[self._feature], number)
                 if text.strip():
                     self.documents += 1
                     yield text, True
                 else:
                     self.blank += 1
+
+    def _read(self, numbers: range) -> Any:
+        try:
+            return self._source.__getitems__(numbers)
+        except Exception as error:  # the reader is C++ and raises RuntimeError for anything
+            raise UserError(
+                f"{self._where}: cannot read all of the {self._expected} examples that"
+                f" dataset_info.json counts ({one_line(error, 100)}); remove {self._folder} and"
+                " prepare it again"
+            ) from error
 
     def _decoded(self, text: bytes | str, number: int) -> str:
         if isinstance(text, str):
