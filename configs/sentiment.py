@@ -10,17 +10,19 @@ from txf.config import default_config
 
 
 def get_config() -> ConfigDict:
-    """Return a small encoder over words; `data.path` has to be given."""
+    """Return a small encoder over byte pairs; `data.path` has to be given."""
     config = default_config()
     config.task = "classification"
     config.data.source = "sentiment"
-    config.data.tokenizer = "word"
+    config.data.tokenizer = "bpe"
+    config.data.vocab_size = 1000
     config.data.context_length = 64
     config.model.structure = "encoder"
     config.model.depth = 1
     config.model.width = 64
-    config.model.dropout = 0.3
-    config.training.steps = 400
+    config.model.dropout = 0.4
+    config.optimizer.weight_decay = 1.0
+    config.training.steps = 600
     config.training.batch_size = 32
     config.training.eval_every = 100
     config.training.checkpoint_every = 100

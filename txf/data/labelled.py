@@ -18,13 +18,17 @@ from txf.data.streams import unknown_note
 from txf.data.tokenizers import Tokenizer, WordTokenizer, check_ids
 from txf.errors import UserError
 
+NO_LABEL = -1  # of a token that is not the first of its word, or padding
 
-def pad_rows(rows: Sequence[np.ndarray], width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows as one [rows, width] array, 0 behind their ends, and their lengths.
+
+def pad_rows(
+    rows: Sequence[np.ndarray], width: int, dtype: Any, filler: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows as one [rows, width] array, `filler` behind their ends, and their lengths.
 
     Rows longer than `width` are cut.
     """
-    padded = np.zeros((len(rows), width), dtype)
+    padded = np.full((len(rows), width), filler, dtype)
     for padded_row, row in zip(padded, rows, strict=True):
         padded_row[: len(row)] = row[:width]
     return padded, np.array([min(len(row), width) for row in rows], np.int32)
@@ -88,17 +92,17 @@ def take_labelled(
 
     Returns:
         inputs, segments int32 [batch, tokens]; targets int32 and weights float32, [batch] for
-        `labels` [rows] and [batch, tokens] for `labels` [rows, tokens].
+        `labels` [rows] and [batch, tokens] for `labels` [rows, tokens]. A label below 0 is none:
+        its weight is 0.
     """
     del draws
     inputs, segments = _padded(arrays, "tokens", rows)
     targets = arrays["labels"][rows].astype(np.int32)
-    weights = segments if targets.ndim == 2 else targets * 0 + 1
     return {
         "inputs": inputs,
         "segments": segments,
-        "targets": targets,
-        "weights": weights.astype(np.float32),
+        "targets": targets * (targets >= 0),
+        "weights": (targets >= 0).astype(np.float32),
     }
 
 
@@ -166,7 +170,7 @@ def sentiment_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
 
 
 def conll_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
-    """Read sentences with a tag a word from CoNLL files: an id a word, a label a word.
+    """Read sentences with a tag a word from CoNLL files; a word's label is at its first token.
 
     Where the training tags are BIO (some are B-... or I-...), every tag must be, and an I that
     continues nothing is made a B, with a line that counts them. Other tags are taken as they are.
@@ -180,15 +184,14 @@ def conll_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
     labels = number_labels(splits, lambda row: row[1], first="O")
     number = {label: i for i, label in enumerate(labels)}
     tokenizer = get_tokenizer([" ".join(words) for _, (words, _) in splits["train"]])
-    if not isinstance(tokenizer, WordTokenizer):
-        raise UserError(
-            f"tagging takes one token a word; tokenizer {tokenizer.kind} cuts words, set"
-            " data.tokenizer='word'"
-        )
     made = {}
     for name, rows in splits.items():
-        encoded = [tokenizer.encode_words(words) for _, (words, _) in rows]
-        tagged = [np.array([number[tag] for tag in tags]) for _, (_, tags) in rows]
+        spelled = [spell(tokenizer, words) for _, (words, _) in rows]
+        encoded = [ids for ids, _ in spelled]
+        tagged = []
+        for (ids, firsts), (_, (_, tags)) in zip(spelled, rows, strict=True):
+            tagged.append(np.full(len(ids), NO_LABEL))
+            tagged[-1][firsts] = [number[tag] for tag in tags]
         tokens, lengths = pad_rows(encoded, data.context_length, tokenizer.dtype)
         check_ids(tokens, tokenizer.vocab_size, f"the {name} split")
         notes += cut_note(name, "sentences", encoded, data.context_length)
@@ -197,11 +200,24 @@ def conll_dataset(config: ConfigDict, get_tokenizer: Any) -> Dataset:
         arrays = {
             "tokens": tokens,
             "tokens_lengths": lengths,
-            "labels": pad_rows(tagged, data.context_length, np.int32)[0],
+            "labels": pad_rows(tagged, data.context_length, np.int32, NO_LABEL)[0],
         }
-        total = int(lengths.sum())
+        total = int((arrays["labels"] >= 0).sum())
         made[name] = Split(name, arrays, len(rows), partial(take_labelled), total, 0, len(rows))
     return Dataset(tokenizer, tokenizer.vocab_size, made, len(labels), labels, notes)
+
+
+def spell(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a sentence's tokens, and where among them each word begins.
+
+    A word tokenizer gives one token a word. The others spell the words out, each with the space
+    before it, as they would stand in a text.
+    """
+    if isinstance(tokenizer, WordTokenizer):
+        return tokenizer.encode_words(words), np.arange(len(words))
+    pieces = tokenizer.encode_many(" " + word for word in words)
+    lengths = [len(piece) for piece in pieces]
+    return np.concatenate(pieces), np.cumsum([0, *lengths[:-1]])
 
 
 def _bio(
