@@ -1,7 +1,9 @@
 """Orbax checkpoints of a run: the last ones and the best, whole or not there at all."""
 
 import contextlib
+import json
 import logging
+import math
 import sys
 from typing import Any
 
@@ -12,6 +14,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from txf.errors import RunError, UserError
+from txf.files import write_text
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,8 @@ class Checkpoints:
         self.folder = folder
         policies = checkpoint_managers
         try:
+            if not read_only:
+                _mend_losses(folder)
             with _quiet():
                 options = ocp.CheckpointManagerOptions(
                     best_fn=_loss_of,
@@ -39,6 +44,7 @@ class Checkpoints:
                     ),
                     cleanup_tmp_directories=not read_only,
                     read_only=read_only,
+                    lightweight_initialize=read_only,  # losses matter to who deletes
                     create=not read_only,
                 )
                 self._manager = ocp.CheckpointManager(folder, options=options)
@@ -48,14 +54,6 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, in order."""
         return sorted(self._manager.all_steps())
-
-    def best_step(self) -> int | None:
-        """Return the step whose checkpoint has the lowest validation loss."""
-        return self._manager.best_step()
-
-    def loss_at(self, step: int) -> float:
-        """Return the validation loss that was recorded with a checkpoint."""
-        return self._manager.metrics(step)["loss"]
 
     def save(self, step: int, state: Any, loss: float) -> None:
         """Begin to save `state`; training goes on meanwhile. A failure shows in `wait`.
@@ -145,6 +143,17 @@ class Checkpoints:
 @jax.jit
 def _copy(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
+
+
+def _mend_losses(folder: epath.Path) -> None:
+    """Call a loss that cannot be read infinite; its checkpoint may still be good."""
+    for step in folder.iterdir() if folder.exists() else []:
+        if step.name.isdigit():
+            file = step / "metrics" / "metrics"
+            try:
+                float(json.loads(file.read_text())["loss"])
+            except (OSError, ValueError, KeyError, TypeError):
+                write_text(file, json.dumps({"loss": math.inf}))
 
 
 def _loss_of(metrics: Any) -> float:

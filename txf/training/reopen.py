@@ -108,6 +108,9 @@ def check_run(workdir: str | os.PathLike[str], tolerance: float | None = None) -
     problems = []
     if result["steps"] not in steps:
         problems.append(f"the checkpoint of its last step, {result['steps']}, is missing")
+    best = result["best"]
+    if best and all(lines.get((step, "valid"), best)["loss"] != best["loss"] for step in steps):
+        problems.append(f"the checkpoint of its best step, {best['step']}, is missing")
     for step in steps:
         try:
             _, again = evaluate_run(workdir, step)
