@@ -54,6 +54,10 @@ def in_fork(module, *words):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # JAX's about forks: nothing has started threads yet
-    importlib.import_module("txf.training.loop")
-    importlib.import_module("txf.training.reopen")
-    print(json.dumps([in_fork(*command) for command in json.load(sys.stdin)]))
+    commands = json.load(sys.stdin)
+    libraries = ["txf.training.loop", "txf.training.reopen"]
+    if any(module == "reproduce" for module, *_ in commands):
+        libraries += ["txf.report", "txf.report.figures", "txf.sweeps.table"]
+    for library in libraries:
+        importlib.import_module(library)
+    print(json.dumps([in_fork(*command) for command in commands]))

