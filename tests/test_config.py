@@ -49,7 +49,7 @@ def other_value(key):
     return {
         bool: lambda: not value,
         int: lambda: (value or 0) + 1,
-        float: lambda: value + 0.25,
+        float: lambda: (value or 0.0) + 0.25,
         str: lambda: f"{value}x",
     }[key_type(key)]()
 
@@ -316,6 +316,8 @@ def test_no_key_is_wired_to_nothing():
         *group, leaf = key.split(".")
         names = {*group, "config", f"config_{''.join(group)}"}
         direct = any((name, leaf) in pairs for name in names)
+        if group == ["data", "probe"]:  # read by name: tests/data/test_probes.py tries each
+            continue
         if not direct and not (group == ["optimizer"] and leaf in fields):
             unread.append(key)
     assert set(unread) <= PROMISED
