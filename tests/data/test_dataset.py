@@ -49,10 +49,6 @@ def test_good_configs_pass(changes):
         ({"stride": 1, "packing": "packed"}, "data.stride=1 is for data.packing='windows'"),
         ({"tokenizer": "bpe", "vocab_size": 256}, "data.vocab_size=256 is too small for bpe"),
         (
-            {"task": "tagging", "source": "conll", "path": "a"},
-            "data.tokenizer='char' cuts words",
-        ),
-        (
             {"task": "classification", "source": "sentiment", "path": "a", "packing": "packed"},
             "data.packing='packed' is for language models",
         ),

@@ -229,9 +229,25 @@ def test_lines_of_one_column_are_told_or_refused(write):
     assert any("left out 1 bad rows of 3 (line 10" in note for note in dataset.notes)
 
 
-def test_tagging_takes_words(write):
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_a_word_in_pieces_is_labelled_at_its_first(write, tokenizer):
     folder = write("conll", train=SENTENCES, valid=SENTENCES)
-    refused(config_for("conll", folder, "byte"), "tokenizer byte cuts words")
+    made = []
+    for kind in ("word", tokenizer):
+        config = config_for("conll", folder, kind)
+        config.data.context_length = 47
+        made.append(load_dataset(config).splits["valid"])
+    whole, pieces = made
+    assert pieces.tokens == whole.tokens
+    rows = np.arange(whole.num_rows, dtype=np.int32)
+    for row in rows:
+        labels = []
+        for split in (whole, pieces):
+            batch = split.take(split.arrays, rows[row : row + 1], rows[:1].astype(np.uint32))
+            labels.append(batch["targets"][batch["weights"] > 0].tolist())
+        assert labels[0] == labels[1]
+    firsts = batch["inputs"][batch["weights"] > 0]
+    assert len(set(firsts.tolist())) == 1  # the space before each word
 
 
 def test_real_entities(shared_data):
