@@ -265,7 +265,7 @@ def test_a_server_that_is_silent_is_not_waited_for(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("no_proxy", "*")
         start = time.monotonic()
-        with pytest.raises(preparing.Unreachable, match="no answer|timed out"):
+        with pytest.raises(preparing.Unreachable, match=r"no answer|timed out"):
             preparing.check_reachable(f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt")
         assert time.monotonic() - start < 2.0
 

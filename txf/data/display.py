@@ -134,7 +134,7 @@ def show_row(dataset: Dataset, batch: dict[str, np.ndarray], row: int, columns: 
         lines.append(short("pair    " + " ⇒ ".join(pair), columns))
         real = batch["source_segments"][row] > 0
         cells = [("source", _cells(tokenizer, batch["source"][row], real))]
-        lines += _cut(cells, separator, columns)
+        lines += _cut(cells, real, separator, columns)
     inputs, targets, weights = batch["inputs"][row], batch["targets"][row], batch["weights"][row]
     real = batch["segments"][row] > 0 if "segments" in batch else np.ones(inputs.shape, bool)
     rows = [("read", _cells(tokenizer, inputs, real))]
@@ -150,7 +150,7 @@ def show_row(dataset: Dataset, batch: dict[str, np.ndarray], row: int, columns: 
         name = "hidden" if tokenizer.mask is not None else "next"
         said = [token_text(tokenizer, int(target)) for target in targets]
         rows.append((name, _asked(said, weights, real)))
-    lines += _cut(rows, separator, columns)
+    lines += _cut(rows, real, separator, columns)
     if not targets.ndim and dataset.labels is not None:
         lines.append(f"label {visible(dataset.labels[int(targets)])}")
     return lines
@@ -174,12 +174,11 @@ def _asked(texts: list[str], weights: np.ndarray, real: np.ndarray) -> list[str]
     ]
 
 
-def _cut(rows: list[tuple[str, list[str]]], separator: str, columns: int) -> list[str]:
+def _cut(
+    rows: list[tuple[str, list[str]]], real: np.ndarray, separator: str, columns: int
+) -> list[str]:
     """Align rows, their padding at the end folded to one sign and a count."""
-    size = len(rows[0][1])
-    used = size
-    while used > 1 and all(cells[used - 1] == PADDING for _, cells in rows if any(cells)):
-        used -= 1
+    size, used = real.size, 1 + int(np.flatnonzero(real)[-1])
     stop = min(used, TOKENS_SHOWN)
     lines = aligned([(label, cells[:stop]) for label, cells in rows], separator, columns)
     if used > stop:
