@@ -27,8 +27,16 @@ def build(family):
         config.family, task = family, "language_model"
     model = build_model(config, VOCAB, CONTEXT, task)
     source = {"source": SOURCE} if family == "encoder_decoder" else {}
-    params = model.init(jax.random.key(1), SOURCE, **source)["params"]
-    return model, jax.tree.map(lambda leaf: 4 * leaf + 0.1, params)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, **source)["params"]
+    random = np.random.default_rng(1)
+    return model, jax.tree.map(lambda leaf: jnp.float32(random.normal(size=leaf.shape)), shapes)
+
+
+@cache
+def forward(model):
+    return jax.jit(
+        lambda params, tokens, **inputs: model.apply({"params": params}, tokens, **inputs)
+    )
 
 
 def target_log_probs(model, params, family, source):
@@ -37,10 +45,10 @@ def target_log_probs(model, params, family, source):
     sources = np.repeat(source[None], len(targets), 0)
     if family == "encoder_decoder":
         inputs = np.concatenate([np.zeros_like(targets[:, :1]), targets[:, :-1]], 1)
-        logits = model.apply({"params": params}, jnp.asarray(inputs), source=jnp.asarray(sources))
+        logits = forward(model)(params, jnp.asarray(inputs), source=jnp.asarray(sources))
     else:
         inputs = np.concatenate([sources, targets[:, :-1]], 1)
-        logits = model.apply({"params": params}, jnp.asarray(inputs))[:, source.size - 1 :]
+        logits = forward(model)(params, jnp.asarray(inputs))[:, source.size - 1 :]
     log_probs = np.asarray(jax.nn.log_softmax(logits))
     return targets, np.take_along_axis(log_probs, targets[..., None], 2)[..., 0]
 

@@ -91,13 +91,16 @@ def jitted(model):
 @cache
 def parameters(model, seed=0):
     """Random everywhere, biases and scales included, and large enough for effects to show."""
-    params = model.init(jax.random.key(seed), jnp.zeros((1, 1), jnp.int32))["params"]
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    noisy = [
-        leaf + 0.4 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(tree, noisy)
+    token = jnp.zeros((1, 1), jnp.int32)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), token)["params"]
+    random = np.random.default_rng(seed)
+
+    def draw(path, leaf):
+        deviation = 0.3 if path[-1].key in ("bias", "scale") else 0.7 / leaf.shape[-1] ** 0.5
+        values = deviation * random.normal(size=leaf.shape) + (path[-1].key == "scale")
+        return jnp.asarray(values, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +431,9 @@ def test_classification_counts_real_tokens_only(family, tokens):
 
 def test_forget_bias_is_where_the_forget_gate_starts():
     config = settings("lstm", forget_bias=2.5)
-    params = build_baseline(config, VOCAB, CONTEXT).init(jax.random.key(0), jnp.zeros((1, 1), int))
+    params = jax.jit(build_baseline(config, VOCAB, CONTEXT).init)(
+        jax.random.key(0), jnp.zeros((1, 1), jnp.int32)
+    )
     bias = params["params"]["block_0"]["recurrent"]["input"]["bias"]
     expected = np.zeros((4, WIDTH))
     expected[1] = 2.5
@@ -455,7 +460,8 @@ def test_dropout_drops_at_its_rate_alone(family, tokens):
 def test_init_scale_multiplies_every_random_leaf(family):
     token = jnp.zeros((1, 1), jnp.int32)
     one, two = (
-        build(family, init_scale=scale).init(jax.random.key(0), token) for scale in (1.0, 2.0)
+        jax.jit(build(family, init_scale=scale).init)(jax.random.key(0), token)
+        for scale in (1.0, 2.0)
     )
     jax.tree.map(np.testing.assert_allclose, two["params"], scale_parameters(one["params"], 2.0))
 
