@@ -92,10 +92,10 @@ def test_a_packed_and_padded_row(letters):
 
 
 def test_a_masked_row():
-    tokenizer = CharTokenizer("abc", mask=True)
+    tokenizer = CharTokenizer(" abc", mask=True)
     dataset = Dataset(tokenizer, tokenizer.vocab_size, {})
-    row = batch(inputs=[0, 2, 5, 4], targets=[0, 2, 3, 4], weights=[0, 0, 1, 0])
-    assert display.show_row(dataset, row, 0, 80) == ["read    ⟂a▢c", "hidden  ··b·"]
+    row = batch(inputs=[0, 3, 6, 5, 6], targets=[0, 3, 4, 5, 2], weights=[0, 0, 1, 0, 1])
+    assert display.show_row(dataset, row, 0, 80) == ["read    ⟂a▢c▢", "hidden  ··b·␣"]
 
 
 def test_a_tagged_row_and_a_classified_one():

@@ -149,6 +149,8 @@ def show_row(dataset: Dataset, batch: dict[str, np.ndarray], row: int, columns: 
     elif targets.ndim:
         name = "hidden" if tokenizer.mask is not None else "next"
         said = [token_text(tokenizer, int(target)) for target in targets]
+        if name == "hidden":  # a space by itself would look like nothing
+            said = [text.replace(" ", "␣") for text in said]
         rows.append((name, _asked(said, weights, real)))
     lines += _cut(rows, real, separator, columns)
     if not targets.ndim and dataset.labels is not None:
