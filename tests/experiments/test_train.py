@@ -1,5 +1,6 @@
 """The train command stopped by signals: it saves itself, says so, and ends as if never stopped."""
 
+import resource
 import signal
 import subprocess
 import sys
@@ -55,3 +56,19 @@ def test_a_run_that_is_asked_to_stop_saves_itself_and_continues(config_file, tmp
     small.train(small.config(LONG), workdir)
     small.train(small.config(LONG), tmp_path / "straight")
     small.assert_same_run(workdir, tmp_path / "straight")
+
+
+def test_a_disk_that_takes_no_more_ends_a_run_in_one_line(config_file, tmp_path, run_python):
+    command = ["-m", "experiments.train", f"--config={config_file}", f"--workdir={tmp_path}/run"]
+    done = run_python(
+        [*command, "--config.training.steps=0"],
+        env={"JAX_COMPILATION_CACHE_DIR": ""},
+        # No file may grow past this: a checkpoint's would, the small files do not.
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("train: cannot save a checkpoint at ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert (tmp_path / "run" / "config.json").exists()
+    small.train(small.config({**LONG, "training.steps": 0}), tmp_path / "run")
+    assert small.steps_kept(tmp_path / "run") == [0]

@@ -29,6 +29,8 @@ class Checkpoints:
     def __init__(self, folder: epath.Path, *, keep: int = 1, read_only: bool = False):
         self.folder = folder
         policies = checkpoint_managers
+        # Orbax works in threads of its own: what they print belongs to no one call of ours.
+        self._quiet = contextlib.ExitStack()
         try:
             if not read_only:
                 _mend_losses(folder)
@@ -48,6 +50,7 @@ class Checkpoints:
                     create=not read_only,
                 )
                 self._manager = ocp.CheckpointManager(folder, options=options)
+            self._quiet.enter_context(_quiet())
         except OSError as error:
             raise RunError(f"cannot open checkpoints at {folder}: {error}") from error
 
@@ -123,13 +126,15 @@ class Checkpoints:
 
     def close(self) -> None:
         """Finish what is under way and let go of the folder."""
-        self.wait()
-        self._manager.close()
+        try:
+            self.wait()
+            self._manager.close()
+        finally:
+            self._quiet.close()
 
     def _read(self, step: int, like: Any) -> Any:
         args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
-        with _quiet():
-            return self._manager.restore(step, args=args)["state"]
+        return self._manager.restore(step, args=args)["state"]
 
     @contextlib.contextmanager
     def _failing(self, verb: str):
@@ -162,16 +167,19 @@ def _loss_of(metrics: Any) -> float:
 
 @contextlib.contextmanager
 def _quiet():
-    """Keep what libraries print about unreadable files off the terminal: we say it in a line."""
+    """Keep what libraries print about bad files and full disks off the terminal.
+
+    A line of ours says it. TensorStore's threads print through both of Python's hooks.
+    """
     loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
     levels = [logger.level for logger in loggers]
-    hook = sys.unraisablehook
+    hooks = sys.unraisablehook, sys.excepthook
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
-    sys.unraisablehook = lambda _: None
+    sys.unraisablehook = sys.excepthook = lambda *_: None
     try:
         yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        sys.unraisablehook = hook
+        sys.unraisablehook, sys.excepthook = hooks
