@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.training import small
-from txf.data.batches import epoch_rows
 from txf.training import program as programs
 from txf.training.program import prepare
 from txf.training.step import StepSpec, gradients
@@ -32,17 +31,12 @@ def prepared(accumulate=2):
     )
 
 
-def draws(program, first, count):
-    rows = program.dataset.splits["train"].num_rows
-    return program.draws([epoch_rows(rows, 0, first + i, 12) for i in range(count)])
-
-
 def run(program, *counts):
     """The state after dispatches of so many steps."""
     state, step = program.init_state(), 0
     for count in counts:
         state, metrics = program.compiled.train_steps(
-            state, program.data, draws(program, step, count), np.int32(count), program.hyper
+            state, program.data, program.draws(step, count), np.int32(count), program.hyper
         )
         step += count
     return jax.device_get((state, metrics))

@@ -10,7 +10,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from txf.config import fingerprint
-from txf.data.batches import epoch_rows
 from txf.errors import Stopped
 from txf.training import run as runs
 from txf.training.checkpoints import Checkpoints
@@ -102,7 +101,7 @@ class _Session:
         events = (training.log_every, training.eval_every, training.checkpoint_every)
         to_event = min(every - self.step % every for every in events)
         count = min(to_event, training.steps - self.step, self._patience())
-        draws = self._draws(self.step, count)
+        draws = self.program.draws(self.step, count)
         self.state, self.metrics = self.program.compiled.train_steps(
             self.state, self.program.data, draws, np.int32(count), self.program.hyper
         )
@@ -216,13 +215,6 @@ class _Session:
         if wanted:
             return wanted
         return int(np.clip(SECONDS_A_DISPATCH * self.clock.pace(), 1, self.program.most_steps))
-
-    def _draws(self, step: int, count: int) -> Any:
-        """Return what describes the next `count` batches."""
-        train = self.program.dataset.splits["train"]
-        size, seed = self.config.training.batch_size, self.config.data.seed
-        pairs = [epoch_rows(train.num_rows, seed, step + i, size) for i in range(count)]
-        return self.program.draws(pairs)
 
 
 def _without_place(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from txf.config import default_config, flatten, from_json, set_key
 from txf.data import tokenizers
-from txf.data.batches import Batch
+from txf.data.batches import Batch, epoch_batches
 from txf.data.dataset import Dataset, load_dataset
 from txf.nn.build import build_model
 from txf.nn.cost import parameter_count, training_flops_per_token
@@ -25,7 +25,12 @@ from txf.training.scores import Judge, make_judge
 from txf.training.state import TrainState
 from txf.training.step import StepSpec, init_state, train_steps
 
-MOST_STEPS = 64  # a dispatch, where the config leaves it open; room for more draws costs little
+# Training data up to this size lies on the device, and a dispatch is told which rows to take. What
+# is larger stays on the host, perhaps memory-mapped, and a dispatch is given its batches.
+RESIDENT_BYTES = 1 << 28
+# The steps that a dispatch has room for, where the config leaves it open: draws of rows are small,
+# batches are not.
+MOST_STEPS, MOST_STREAMED_STEPS = 64, 16
 
 # What a compiled program takes as an argument instead of having it built in.
 TRACED = (
@@ -60,9 +65,11 @@ class Program:
 
     compiled: Compiled
     dataset: Dataset
-    data: dict[str, jax.Array]
+    data: dict[str, jax.Array] | None  # None: each dispatch is given its batches
     hyper: Hyper
     seed: int
+    data_seed: int
+    batch_size: int
     make_judge: Callable[[], Judge | None]
     most_steps: int
     parameters: int
@@ -82,13 +89,20 @@ class Program:
         """Return the state of step 0."""
         return self.compiled.initialize(self.hyper, np.uint32(self.seed))
 
-    def draws(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return the draws of some batches, with room for as many as a dispatch takes."""
-        room = self.most_steps - len(pairs)
-        rows, draws = (
-            np.pad(np.stack(column), ((0, room), (0, 0))) for column in zip(*pairs, strict=True)
-        )
-        return {"rows": rows, "draws": draws}
+    def draws(self, step: int, count: int) -> dict[str, np.ndarray]:
+        """Return what a dispatch needs of the `count` batches from `step` on.
+
+        Leaves are [K, batch, ...], K being the room a dispatch has for steps. A pure function of
+        the data seed and the step.
+        """
+        train, size = self.dataset.splits["train"], self.batch_size
+        rows, draws = epoch_batches(train.num_rows, self.data_seed, step, count, size)
+        needed = {"rows": rows, "draws": draws}
+        if self.data is None:
+            taken = train.take(train.arrays, rows.ravel(), draws.ravel())
+            needed = {key: x.reshape(count, size, *x.shape[1:]) for key, x in taken.items()}
+        room = self.most_steps - count
+        return {key: np.pad(x, [(0, room)] + [(0, 0)] * (x.ndim - 1)) for key, x in needed.items()}
 
 
 def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Program:
@@ -102,9 +116,10 @@ def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -
         _json_of(config, "task", "data", "model.structure"), tokenizer and tokenizer.to_json(), mesh
     )
     take = dataset.splits["train"].take
+    options = tuple(sorted(take.keywords.items()))
     compiled = _compile(
         *_identity(config, dataset.vocab_size, dataset.num_classes),
-        (take.func, tuple(sorted(take.keywords.items()))),
+        _Given() if data is None else _Rows(take.func, options),
         mode,
         mesh,
     )
@@ -116,8 +131,11 @@ def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -
         data=data,
         hyper=hyper_from_config(config),
         seed=config.seed,
+        data_seed=config.data.seed,
+        batch_size=config.training.batch_size,
         make_judge=partial(make_judge, config, dataset, compiled.model),
-        most_steps=config.training.steps_per_dispatch or MOST_STEPS,
+        most_steps=config.training.steps_per_dispatch
+        or (MOST_STREAMED_STEPS if data is None else MOST_STEPS),
         parameters=parameter_count(*shape, **kind),
         flops_per_token=training_flops_per_token(*shape, **kind),
     )
@@ -145,7 +163,27 @@ def _devices(config: ConfigDict) -> tuple[str, Mesh]:
 def _load(data_json: str, tokenizer_json: str | None, mesh: Mesh) -> tuple[Dataset, Any]:
     tokenizer = tokenizer_json and tokenizers.from_json(tokenizer_json, "the run's tokenizer.json")
     dataset = load_dataset(from_json(data_json), tokenizer)
-    return dataset, jax.device_put(dataset.splits["train"].arrays, parallel.replicated(mesh))
+    arrays = dataset.splits["train"].arrays
+    if sum(array.nbytes for array in arrays.values()) > RESIDENT_BYTES:
+        return dataset, None
+    return dataset, jax.device_put(arrays, parallel.replicated(mesh))
+
+
+class _Rows(NamedTuple):
+    """Makes a batch of a draw of rows; equal for equal functions and options."""
+
+    function: Callable[..., Batch]
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, data: Any, draw: Any) -> Batch:
+        return self.function(data, draw["rows"], draw["draws"], **dict(self.options))
+
+
+class _Given(NamedTuple):
+    """Takes a draw for the batch it is."""
+
+    def __call__(self, data: Any, draw: Any) -> Batch:
+        return draw
 
 
 @lru_cache(maxsize=16)
@@ -154,7 +192,7 @@ def _compile(
     vocab_size: int,
     num_classes: int | None,
     spec: StepSpec,
-    take: tuple[Callable[..., Batch], tuple[tuple[str, Any], ...]] | None,
+    take: _Rows | _Given | None,
     mode: str,
     mesh: Mesh,
 ) -> Compiled:
@@ -177,7 +215,7 @@ def _compile(
         model=model,
         state_like=jax.tree.map(_with_sharding, shapes, places),
         initialize=jax.jit(initialize, out_shardings=places, compiler_options=quick),
-        train_steps=take and _compile_train_steps(model, spec, take, mode, mesh, places),
+        train_steps=_compile_train_steps(model, spec, take, mode, mesh, places),
         eval_step=jax.jit(
             partial(eval_step, model),
             in_shardings=(places.params, parallel.replicated(mesh)),
@@ -192,10 +230,9 @@ def _with_sharding(shape: jax.ShapeDtypeStruct, place: Sharding) -> jax.ShapeDty
 
 def _compile_train_steps(model, spec, take, mode: str, mesh: Mesh, places: Any):
     """Return `train_steps(state, data, draws, count, hyper)`, as the mode compiles it."""
-    function, options = take
 
     def fetch(data, draw):
-        batch = function(data, draw["rows"], draw["draws"], **dict(options))
+        batch = take(data, draw)
         return batch if mode == "pmap" else parallel.split_batch(mesh, batch)
 
     if mode == "jit":
@@ -216,7 +253,9 @@ def _compile_train_steps(model, spec, take, mode: str, mesh: Mesh, places: Any):
 
     def spread(state, data, draws, count, hyper):
         parts = mesh.shape["data"]
-        draws = jax.tree.map(lambda leaf: leaf.reshape(len(leaf), parts, -1), draws)
+        draws = jax.tree.map(
+            lambda leaf: leaf.reshape(len(leaf), parts, -1, *leaf.shape[2:]), draws
+        )
         return on_each(state, data, draws, count, hyper)
 
     return spread
