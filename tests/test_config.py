@@ -191,9 +191,19 @@ def test_numbers_out_of_range_are_told_the_range(key):
         assert str(RANGES[key]) in line
 
 
-def test_every_number_has_a_range_and_every_range_a_number():
-    numbers = {key for key in KEYS if key_type(key) in (int, float)}
-    assert set(RANGES) == numbers
+NUMBERS = {key for key in KEYS if key_type(key) in (int, float)}
+
+
+@pytest.mark.parametrize("key", sorted(NUMBERS - set(RANGES)))
+def test_sizes_of_a_model_are_one_or_more(key):
+    for value in (0, -1):
+        config = default_config()
+        set_key(config, key, value)
+        assert any(line.startswith(f"{key}={value}") for line in problems(config))
+
+
+def test_every_range_is_of_a_number():
+    assert set(RANGES) <= NUMBERS
 
 
 @pytest.mark.parametrize("key", ["model.norm", "model.positions", "model.similarity"])
