@@ -46,7 +46,13 @@ CHOICES = {
     "reference": {"data.context_length": 16},
     "attribute": {"data.context_length": 16},
     "two_relation": {"data.context_length": 16},
-    "two_hop": {"model.depth": 2},
+    # Neither how many chains there are nor what is asked has to do with places.
+    "two_hop": {
+        "data.context_length": 24,
+        "model.depth": 2,
+        "model.positions": "none",
+        "training.steps": 1000,
+    },
     "masked_infilling": {"data.context_length": 16},
     "lookahead_tagging": {"data.context_length": 16},
     "translation_by_rule": {"data.context_length": 13, "evaluation.max_new_tokens": 13},

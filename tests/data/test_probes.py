@@ -125,9 +125,10 @@ def links(words, of):
     return dict(word.split(">") for word in words if re.fullmatch(of + r"\d+>.*", word))
 
 
-def two_steps(words, place):
+def steps(words, place):
     asked = words[place]
-    return links(words, "b")[links(words, "a")[asked] if asked[0] == "a" else asked]
+    after_a = links(words, "a")[asked] if asked[0] == "a" else asked
+    return after_a if words[1] == "one" and asked[0] == "a" else links(words, "b")[after_a]
 
 
 def from_both_sides(words, place):
@@ -164,7 +165,7 @@ RULES = {
     "reference": meant,
     "attribute": property_meant,
     "two_relation": two_values,
-    "two_hop": two_steps,
+    "two_hop": steps,
     "masked_infilling": from_both_sides,
     "lookahead_tagging": class_of_next,
     "translation_by_rule": translation,
@@ -330,12 +331,17 @@ def test_single_steps_are_asked_for_in_training_only():
     dataset = dataset_of("two_hop", "language_model")
     asked = {
         split: collections.Counter(
-            words[place][0] for words, wanted in read_rows(dataset, split) for place, _ in wanted
+            (words[1], words[place][0], answer[0])
+            for words, wanted in read_rows(dataset, split)
+            for place, answer in wanted
         )
         for split in dataset.splits
     }
-    assert asked["train"]["b"] == pytest.approx(asked["train"]["a"], rel=0.1)
-    assert set(asked["valid"]) == set(asked["test"]) == {"a"}
+    train = asked["train"]
+    assert set(train) == {("one", "a", "b"), ("one", "b", "c"), ("two", "a", "c")}
+    assert train["one", "a", "b"] == pytest.approx(train["one", "b", "c"], rel=0.1)
+    assert train["two", "a", "c"] / train.total() == pytest.approx(0.5, abs=0.1)
+    assert set(asked["valid"]) == set(asked["test"]) == {("two", "a", "c")}
 
 
 def test_pairs_shift_between_training_and_the_other_splits():
@@ -589,7 +595,7 @@ class TestDraws:
         ("attribute", {"attributes": 4}, "data.probe.attributes=4 does not divide the 6 nouns"),
         ("two_relation", {"pairs": 1}, "data.probe.pairs=1 leaves no two things"),
         ("two_relation", {"vocab": 2}, "data.probe.pairs=3 needs as many values"),
-        ("two_hop", {"vocab": 200}, "data.source='two_hop' has 80600 words .*, more than 65533"),
+        ("two_hop", {"vocab": 200}, "data.source='two_hop' has 80602 words .*, more than 65533"),
         ("two_hop", {"pairs": 12, "length": 40}, "data.probe.pairs=12 needs as many symbols"),
         ("lookahead_tagging", {"classes": 4}, "data.probe.classes=4 takes 2 or more"),
     ],
@@ -698,8 +704,8 @@ class TestConfigFile:
         assert self.load(words[:1]).model.depth == 2
 
     def test_rows_have_room_for_what_is_asked(self):
-        words = ["--config.data.source=two_hop", "--config.data.probe.pairs=16"]
-        assert self.load(words).data.context_length == 34
+        words = ["--config.data.source=recall", "--config.data.probe.pairs=12"]
+        assert self.load(words).data.context_length == 49
 
     def test_a_task_that_the_probe_does_not_ask_is_refused(self):
         from txf.config import ConfigError, validate

@@ -7,6 +7,8 @@ import numpy as np
 from txf.data.probes.base import FIRST, Probe, Rows, ask_at_the_end, asked, numbered
 from txf.data.probes.draws import Draws
 
+STEPS = ("one", "two")  # how many of them `TwoHop` asks for
+
 
 @dataclasses.dataclass(frozen=True)
 class Recall(Probe):
@@ -208,21 +210,22 @@ class TwoRelation(Probe):
 
 @dataclasses.dataclass(frozen=True)
 class TwoHop(Probe):
-    """Two steps from link to link: `b5>c2 a3>b5 ... a3` asks for c2.
+    """Two steps from link to link: `two a3>b5 a1>b0 b0>c7 b5>c2 a3` asks for c2.
 
-    A link is one token, so that following it takes one layer, and the second step can only be
-    taken when the first is done: two blocks solve it. A row has `pairs` chains of two links, all in
-    random order, then queries. `vocab` is the number of a, of b and of c: there are twice its
-    square of links, too many for one block's MLP to look them all up. In training every other
-    query, by chance, asks for the second step alone (b5 asks for c2): two steps that only pay
-    together are hardly ever found. Valid and test ask for two steps only.
+    A link is one token, so that following it takes one look, and the second step can only be taken
+    when the first is done: two blocks solve it. A row has `pairs` chains of two links, first those
+    from a to b, then those from b to c, each in random order, then queries. `vocab` is the number
+    of a, of b and of c.
+
+    Half the rows of training, by chance, begin with `one`: there a3 asks for b5, and b5 for c2. Two
+    steps that only pay together are hardly ever found. Valid and test ask for two steps only.
     """
 
     pairs: int = 4
-    vocab: int = 16
+    vocab: int = 8
 
     summary = "a asks for c where the row links a to b and b to c"
-    guess = "follows one step: takes one of the row's c"
+    guess = "takes one of the row's c"
     origin = "claim C07; k-hop induction heads, Sanford et al. 2024"
 
     def problems(self) -> list[str]:
@@ -230,16 +233,16 @@ class TwoHop(Probe):
         return _too_few("pairs", self.pairs, "vocab", self.vocab, self.vocab, "symbols a step")
 
     def needs(self, task: str) -> int:
-        """Return room for the links and one query."""
-        return 2 + 2 * self.pairs
+        """Return room for the number of steps, the links and one query."""
+        return 3 + 2 * self.pairs
 
     def words(self) -> list[str]:
-        """Return the links of the first step and of the second, the a, the b and the c."""
+        """Return the links of each step, the symbols, and the numbers of steps."""
         numbers = range(self.vocab)
         links = [
             f"{one}{i}>{two}{j}" for one, two in ("ab", "bc") for i in numbers for j in numbers
         ]
-        return links + [word for step in "abc" for word in numbered(step, self.vocab)]
+        return [*links, *(word for kind in "abc" for word in numbered(kind, self.vocab)), *STEPS]
 
     def chance(self, length: int) -> float:
         """Return 1 / pairs."""
@@ -247,18 +250,22 @@ class TwoHop(Probe):
 
     def make(self, draws: Draws, length: int, task: str) -> Rows:
         """Return rows of links, then queries."""
-        pairs, vocab = self.pairs, self.vocab
-        a, b, c = (draws.distinct(step, pairs, vocab) for step in "abc")
-        links = np.concatenate([a * vocab + b, vocab * vocab + b * vocab + c], axis=1)
-        links = np.take_along_axis(links, draws.orders("order", 2 * pairs), axis=1)
-        chain = draws.integers("queries", length - 1 - 2 * pairs, pairs)
-        two_steps = draws.integers("steps", chain.shape[1], 2) | (draws.split != "train")
+        pairs, vocab, count = self.pairs, self.vocab, length - 2 - 2 * self.pairs
+        a, b, c = (draws.distinct(kind, pairs, vocab) for kind in "abc")
+        order = draws.orders("order", pairs)
+        second_links = np.take_along_axis(b * vocab + c, order, axis=1)
+        steps = 1 + (draws.integers("steps", 1, 2) | (draws.split != "train"))
+        number = (2 * vocab + 3) * vocab + steps - 1
+        context = np.concatenate([number, a * vocab + b, vocab * vocab + second_links], axis=1)
+        chain = draws.integers("queries", count, pairs)
         of_a, of_b, of_c = (
-            (2 * vocab + number) * vocab + np.take_along_axis(step, chain, axis=1)
-            for number, step in enumerate((a, b, c))
+            (2 * vocab + kind) * vocab + np.take_along_axis(symbols, chain, axis=1)
+            for kind, symbols in enumerate((a, b, c))
         )
-        queries, answers = np.where(two_steps, of_a, of_b), of_c
-        return ask_at_the_end(FIRST + links, FIRST + queries, FIRST + answers)
+        from_b = (draws.integers("start", count, 2) == 1) & (steps == 1)
+        queries = np.where(from_b, of_b, of_a)
+        answers = np.where(from_b | (steps == 2), of_c, of_b)
+        return ask_at_the_end(FIRST + context, FIRST + queries, FIRST + answers)
 
 
 def _too_few(key: str, wanted: int, other: str, value: int, there_are: int, what: str) -> list[str]:
