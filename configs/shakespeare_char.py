@@ -1,4 +1,4 @@
-"""Characters of tiny-shakespeare in nanoGPT's CPU setting: 4 blocks, 4 heads, width 128, context 64.
+"""Characters of tiny-shakespeare in nanoGPT's CPU setting: 4 blocks, width 128, context 64.
 
 The first 90 % of the characters train, the last 10 % validate, as nanoGPT has it; nanoGPT's own
 checkpoint gives 1.898 nats over the whole validation part, its published figure is 1.88.

@@ -53,7 +53,7 @@ def run(main: Callable[[list[str]], None]) -> None:
         code = _say(text, INTERRUPTED if by_key else AGAIN)
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = OK
+        code = FAILED
     sys.exit(code)
 
 

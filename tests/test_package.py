@@ -12,20 +12,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-HEAVY = {"jax", "flax", "optax", "orbax", "grain", "tokenizers", "matplotlib", "pandas", "scipy"}
+HEAVY = {"jax", "flax", "optax", "orbax", "tokenizers", "matplotlib", "pandas", "scipy"}
 HEAVY |= {"numpy", "tensorflow_datasets", "etils"}
 
 # The map of the library: modules, or packages where one file would be too long.
 MAP = {
-    "txf": "config generation errors files",
+    "txf": "config generation beam_search errors files",
     "txf.nn": "attention positions normalization feedforward block transformer heads baselines"
     " build",
     "txf.data": "storyworld probes sources tokenizers batches builders",
-    "txf.training": "losses optimizers state step loop evaluation checkpoints parallel diagnostics"
-    " logging",
-    "txf.sweeps": "grid packing runner statistics hypotheses table",
+    "txf.training": "losses optimizers state step loop evaluation checkpoints parallel logging",
+    "txf.sweeps": "grid runner statistics hypotheses table",
     "txf.report": "figures",
-    "experiments": "train sweep evaluate reproduce generate benchmark",
+    "experiments": "train sweep evaluate reproduce generate inspect_data",
     "configs": "storyworld",
     "configs.sweeps": "quickstart",
 }
@@ -34,7 +33,7 @@ MAP = {
 PARTS = {
     "txf/nn": {"nn"},
     "txf/data": {"data"},
-    "txf/training": {"nn", "data", "training"},
+    "txf/training": {"nn", "data", "training", "beam_search"},
     "txf/sweeps": {"nn", "data", "training", "sweeps"},
     "txf/report": {"sweeps", "report", "training", "data", "nn"},
 }

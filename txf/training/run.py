@@ -98,7 +98,8 @@ class RunFolder:
         dataset.tokenizer.save(self.path / "tokenizer.json")
         if dataset.labels is not None:
             files.write_json(self.path / "labels.json", {"labels": list(dataset.labels)})
-        files.write_json(self.path / "data.json", describe(dataset))
+        if not (self.path / "data.json").exists():
+            files.write_json(self.path / "data.json", describe(dataset))
 
     def changed_splits(self, dataset: Dataset) -> list[str]:
         """Return the splits of `dataset` that are not those the run was begun with."""
@@ -255,7 +256,7 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-_LIBRARIES = ("txf", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+_LIBRARIES = ("txf", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 def _version(name: str) -> str | None:

@@ -98,7 +98,7 @@ def gradients(
     hyper: Hyper,
     key: jax.Array,
 ) -> tuple[Params, Float[Array, ""], Float[Array, ""]]:
-    """Return d(mean loss)/d(params), the summed nats and the weight they are summed over.
+    """Return d(summed nats)/d(params), the summed nats and the weight they are summed over.
 
     With `accumulate` = A the batch passes in A parts whose sums add up, so that a part with
     little real text weighs little: the same gradient as that of the whole batch at once.
