@@ -48,10 +48,11 @@ CHOICES = {
     "two_relation": {"data.context_length": 16},
     # Neither how many chains there are nor what is asked has to do with places.
     "two_hop": {
-        "data.context_length": 24,
+        "data.context_length": 28,
+        "data.examples": 30_000,
         "model.depth": 2,
         "model.positions": "none",
-        "training.steps": 1000,
+        "training.steps": 1400,
     },
     "masked_infilling": {"data.context_length": 16},
     "lookahead_tagging": {"data.context_length": 16},

@@ -213,7 +213,8 @@ class TwoHop(Probe):
     """Two steps from link to link: `two a3>b5 a1>b0 b0>c7 b5>c2 a3` asks for c2.
 
     A link is one token, so that following it takes one look, and the second step can only be taken
-    when the first is done: two blocks solve it. A row has `pairs` chains of two links, first those
+    when the first is done: two blocks solve it. What one block can do is have its MLP know every
+    pair of a b and a link by heart; of 8 b it learns them, of 12 it does not soon. A row has `pairs` chains of two links, first those
     from a to b, then those from b to c, each in random order, then queries. `vocab` is the number
     of a, of b and of c.
 
@@ -221,8 +222,8 @@ class TwoHop(Probe):
     steps that only pay together are hardly ever found. Valid and test ask for two steps only.
     """
 
-    pairs: int = 4
-    vocab: int = 8
+    pairs: int = 6
+    vocab: int = 12
 
     summary = "a asks for c where the row links a to b and b to c"
     guess = "takes one of the row's c"
