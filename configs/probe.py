@@ -17,6 +17,12 @@ into, and a depth that can solve it. A task that the probe does not ask is refus
 | lookahead_tagging                           | tagging               | encoder         |
 | translation_by_rule                         | translation           | encoder_decoder |
 |                   ... or                    | language_model        | decoder         |
+
+Cost: about a minute on two CPU cores, two for two_hop. Accuracy on test with seed 0: 1.00 on
+recall, induction, copy, reverse, reference, attribute, two_relation, two_hop, masked_infilling,
+lookahead_tagging and translation_by_rule (both tasks), 0.95 on order. Without what it takes: order
+without positions 0.52, two_hop with one block 0.39, masked_infilling with a decoder 0.12,
+pair_shift with window_mlp 0.04 where a transformer without positions has 1.00.
 """
 
 from collections.abc import Set
