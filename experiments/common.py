@@ -36,6 +36,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     continues.
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("txf").setLevel(logging.INFO)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note_signal)
     try:

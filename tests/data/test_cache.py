@@ -93,7 +93,7 @@ def test_a_file_that_changed_is_tokenized_again(config, tmp_path):
     assert any(note.startswith("read tokens from") for note in load_dataset(config).notes)
 
 
-@pytest.mark.parametrize("damage", ["cut", "no meta", "no tokens", "bad meta"])
+@pytest.mark.parametrize("damage", ["cut", "no meta", "no tokens", "bad meta", "wrong ids"])
 def test_a_damaged_cache_is_made_again(config, damage):
     good = load_dataset(config)
     (place,) = (cache.folder() / "corpora").iterdir()
@@ -105,12 +105,53 @@ def test_a_damaged_cache_is_made_again(config, damage):
             (place / "meta.json").unlink()
         case "no tokens":
             tokens.unlink()
+        case "wrong ids":
+            content = tokens.read_bytes()
+            tokens.unlink()  # the good one is still read
+            tokens.write_bytes(content[:-2] + b"\xff\xff")
         case "bad meta":
             (place / "meta.json").write_text('{"stamps": [')
     dataset = load_dataset(config)
     assert any("is tokenized again" in note for note in dataset.notes)
     assert len(corpora()) == 1
     assert_same(load_dataset(config), good)
+
+
+@pytest.mark.parametrize("content", ["", '{"kind": "char"', "\udcff"])
+def test_a_damaged_tokenizer_is_made_again(config, content):
+    good = load_dataset(config)
+    (path,) = (cache.folder() / "tokenizers").iterdir()
+    path.write_text(content, errors="surrogateescape")
+    assert_same(load_dataset(config), good)
+    assert path.read_text() == good.tokenizer.to_json()
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(config, monkeypatch):
+    config.data.tokenizer = "byte"
+    write = cache._write
+
+    def slow(scratch, data, tokenizer, stamps):
+        write(scratch, data, tokenizer, stamps)
+        with open(config.data.path, "a") as file:
+            file.write("more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_write", slow)
+        with pytest.raises(UserError, match=r"a.txt changed while it was read; start again"):
+            load_dataset(config)
+    assert corpora() == []
+    assert load_dataset(config).splits
+
+
+def test_progress_is_told(config, monkeypatch, caplog):
+    monkeypatch.setattr(cache, "PATIENCE", -1.0)
+    with caplog.at_level("INFO", "txf"):
+        load_dataset(config)
+    lines = [record.getMessage() for record in caplog.records]
+    for doing in ("learning a tokenizer from the training text", "tokenizing the text"):
+        told = [line for line in lines if line.startswith(f"{doing} of {config.data.path}: ")]
+        assert told[0].endswith("0 MB in files")
+        assert len(told) > 50 and told[-1].endswith("0 million characters so far")
 
 
 def test_a_full_disk_leaves_nothing_behind(config, monkeypatch):

@@ -200,6 +200,16 @@ def test_conll_with_more_columns_and_documents(write):
     assert dataset.labels == ("O", "B-ORG")
 
 
+def test_sentences_of_no_word_are_none(write):
+    plain = write("conll", train=SENTENCES, valid=SENTENCES)
+    expected = take_all(load_dataset(config_for("conll", plain)).splits["valid"])
+    empty = "\n\n" + SENTENCES.replace("\n\n", "\n\n \n\n-DOCSTART- O\n\n") + "\n\n\n"
+    found = take_all(load_dataset(config_for("conll", write("conll", valid=empty))).splits["valid"])
+    assert found["inputs"].shape == (2, 11)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
 def test_bio_is_repaired_and_told(write):
     broken = "a O\nb I-x\nc I-x\nd I-y\ne B-y\nf I-y\n\n"
     folder = write("conll", train="a O\nb B-x\nc I-x\nd B-y\ne I-y\n\n", valid=broken)

@@ -227,6 +227,16 @@ def test_characters_that_training_never_saw_are_counted(config, tmp_path):
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
+def test_a_quote_that_is_never_closed_and_right_to_left_marks_are_text(config, tmp_path, tokenizer):
+    documents = [f'"\u202e\u05e9\u05dc\u05d5\u05dd\u200f {i}, he said' for i in range(20)]
+    write(config, tmp_path / "a.txt", "\n\n".join(documents))
+    config.data.tokenizer, config.data.vocab_size = tokenizer, 262
+    dataset = load_dataset(config)
+    read = [text for split in sources.SPLITS for text in texts(dataset, split)]
+    assert sorted(read) == sorted(documents)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
 def test_a_huge_line_without_spaces(config, tmp_path, tokenizer):
     line = "abcdefghijklmnop" * (1 << (16 if tokenizer == "bpe" else 18))
     write(config, tmp_path / "a.txt", line)
@@ -247,14 +257,41 @@ def test_a_huge_line_without_spaces(config, tmp_path, tokenizer):
         ("\na<|endoftext|>b\n\nc\n", "one", ["\na<|endoftext|>b\n\nc\n"], "one"),
         ("a<|endoftext|>b\n\nc", "blank_line", ["a<|endoftext|>b", "c"], "blank_line"),
         ("a<|endoftext|> \n<|endoftext|>b", "endoftext", ["a", "b"], "endoftext"),
+        (
+            "\n\n a  \n<|endof\n|endoftext|> b \n",
+            "endoftext",
+            [" a  \n<|endof\n|endoftext|> b "],
+            "endoftext",
+        ),
+        (
+            "it is a long way to the hens\n\nand back ",
+            "auto",
+            ["it is a long way to the hens", "and back "],
+            "blank_line",
+        ),
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_split_documents(text, how, documents, way, size):
+@pytest.mark.parametrize("part", [0, 2, 100])
+def test_split_documents(monkeypatch, text, how, documents, way, size, part):
+    monkeypatch.setattr(sources, "PART", part)
     chunks = [text[i : i + size] for i in range(0, len(text), size)]
     parts, name = split_documents(lambda: chunks, how)
     assert name == way
     assert joined(parts) == documents
+
+
+def test_a_long_document_is_never_held_whole(monkeypatch):
+    monkeypatch.setattr(sources, "PART", 50)
+
+    def chunks():
+        for _ in range(200):
+            yield "no end is near, "
+
+    for how in ("blank_line", "endoftext", "one", "auto"):
+        parts = [part for part, _ in split_documents(chunks, how)[0]]
+        assert "".join(parts) == "".join(chunks())
+        assert max(map(len, parts)) < 100
 
 
 def joined(parts):

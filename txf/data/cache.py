@@ -9,10 +9,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import pathlib
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
@@ -24,12 +26,15 @@ from txf.data.bpe import GROUP, PIECE, pieces
 from txf.data.reading import find_files
 from txf.data.sources import SPLITS, document_parts
 from txf.data.tokenizers import Tokenizer, check_ids, from_json
-from txf.errors import RunError
+from txf.errors import RunError, UserError
 
 # Text files of more bytes than this, together, go through the cache.
 LARGE = 1 << 26
 VERSION = 1
+# Seconds from one line about progress to the next.
+PATIENCE = 5.0
 KEYS = ("path", "valid_path", "test_path")
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass
@@ -100,13 +105,27 @@ def folder() -> pathlib.Path:
 def train_documents(data: ConfigDict) -> Iterator[str]:
     """Yield the training text in pieces of bounded size."""
     buffer = ""
-    for split, part, ends in document_parts(data, []):
+    for split, part, ends in _told("learning a tokenizer from the training text", data, []):
         if split == "train":
             *whole, buffer = pieces(buffer + part)
             yield from whole
             if ends:
                 yield buffer
                 buffer = ""
+
+
+def _told(doing: str, data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield `document_parts`, and log now and then how far that is."""
+    size = sum(size for _, size, _ in _stamps(data))
+    what = f"{doing} of {data.path or data.tfds_name}"
+    logger.info("%s: %s MB in files", what, f"{size / 1e6:,.0f}")
+    done, since = 0, time.monotonic()
+    for split, part, ends in document_parts(data, notes):
+        yield split, part, ends
+        done += len(part)
+        if time.monotonic() - since > PATIENCE:
+            since = time.monotonic()
+            logger.info("%s: %s million characters so far", what, f"{done / 1e6:,.0f}")
 
 
 def cached_tokenizer(
@@ -120,7 +139,8 @@ def cached_tokenizer(
         train: makes a tokenizer from texts.
     """
     path = folder() / "tokenizers" / f"{_fingerprint(_source(data), _stamps(data), spec)}.json"
-    if path.exists():
+    # What cannot be read is made again.
+    with contextlib.suppress(OSError, ValueError, UserError):
         return from_json(path.read_text(), str(path))
     tokenizer = train(train_documents(data))
     tokenizer.save(path)
@@ -142,7 +162,7 @@ def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
     stamps = [list(stamp) for stamp in _stamps(data)]
     notes: list[str] = []
     if place.exists():
-        problem = _problem(place, stamps)
+        problem = _problem(place, stamps, tokenizer.vocab_size)
         if problem is None:
             return _open(place, tokenizer, [f"read tokens from {place}"])
         notes.append(f"{problem}; {data.path or data.tfds_name} is tokenized again")
@@ -155,7 +175,12 @@ def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
         scratch.mkdir()
         try:
             _write(scratch, data, tokenizer, stamps)
-            _publish(scratch, place, stamps)
+            if [list(stamp) for stamp in _stamps(data)] != stamps:
+                raise UserError(
+                    f"{data.path or data.tfds_name} changed while it was read; start again when"
+                    " nothing writes to it"
+                )
+            _publish(scratch, place, stamps, tokenizer.vocab_size)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
@@ -166,7 +191,7 @@ def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
     return _open(place, tokenizer, [*notes, f"wrote tokens to {place}"])
 
 
-def _problem(place: pathlib.Path, stamps: list[list[Any]]) -> str | None:
+def _problem(place: pathlib.Path, stamps: list[list[Any]], vocab_size: int) -> str | None:
     """Return what is wrong with a cached corpus, or None."""
     try:
         meta = json.loads((place / "meta.json").read_text())
@@ -180,7 +205,21 @@ def _problem(place: pathlib.Path, stamps: list[list[Any]]) -> str | None:
     short = [
         name for name, split in meta["splits"].items() if sizes[name] != split["tokens"] * width
     ]
-    return f"the cached tokens of {', '.join(short)} in {place} are cut short" if short else None
+    if short:
+        return f"the cached tokens of {', '.join(short)} in {place} are cut short"
+    wrong = [name for name in sizes if _highest(place, name, meta["dtype"]) >= vocab_size]
+    if wrong:
+        return f"the cached tokens of {', '.join(wrong)} in {place} are not of the vocabulary"
+    return None
+
+
+def _highest(place: pathlib.Path, name: str, dtype: str) -> int:
+    """Return the highest id of a stream; a negative one, as unsigned, is higher than any."""
+    highest = 0
+    with open(place / f"{name}.tokens", "rb") as file:
+        while raw := file.read(1 << 22):
+            highest = max(highest, int(np.frombuffer(raw, dtype.replace("int32", "uint32")).max()))
+    return highest
 
 
 def _open(place: pathlib.Path, tokenizer: Tokenizer, notes: list[str]) -> Prepared:
@@ -193,7 +232,9 @@ def _open(place: pathlib.Path, tokenizer: Tokenizer, notes: list[str]) -> Prepar
     return Prepared(streams, counts, (*meta["notes"], *notes))
 
 
-def _publish(scratch: pathlib.Path, place: pathlib.Path, stamps: list[list[Any]]) -> None:
+def _publish(
+    scratch: pathlib.Path, place: pathlib.Path, stamps: list[list[Any]], vocab_size: int
+) -> None:
     """Move a finished corpus to its place. Another process may do the same at the same time."""
     for _ in range(10):
         try:
@@ -202,7 +243,7 @@ def _publish(scratch: pathlib.Path, place: pathlib.Path, stamps: list[list[Any]]
         except OSError:
             if not place.exists():
                 raise
-        if _problem(place, stamps) is None:
+        if _problem(place, stamps, vocab_size) is None:
             return  # another process was first, with the same tokens
         # What is damaged or out of date is moved away first: a folder is never half replaced.
         old = scratch.with_suffix(".old.tmp")
@@ -230,7 +271,7 @@ def _write(
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
         writers = {}
-        for split, part, ends in document_parts(data, notes):
+        for split, part, ends in _told("tokenizing the text", data, notes):
             if split not in writers:
                 file = stack.enter_context(open(scratch / f"{split}.tokens", "wb"))
                 writers[split] = _Writer(file, tokenizer)

@@ -5,6 +5,7 @@ Labelled and parallel files are read in labelled.py.
 
 import dataclasses
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,8 @@ DELIMITERS = {
     "endoftext": re.compile(re.escape(END_OF_TEXT)),
     "blank_line": re.compile(r"\n(?:[ \t]*\n)+"),
 }
+# A document of more characters than this is handed on in parts.
+PART = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +67,16 @@ def split_documents(
     """
     match how:
         case "endoftext" | "blank_line":
-            return ((document, True) for document in _cut(read(), DELIMITERS[how])), how
+            return _cut(read(), DELIMITERS[how]), how
         case "one":
             return _whole(read()), how
         case "auto":
             # A second delimiter or document need not be looked for.
             if any(END_OF_TEXT in pair for pair in _overlapping(read(), len(END_OF_TEXT))):
                 return split_documents(read, "endoftext")
-            several = zip(range(2), _cut(read(), DELIMITERS["blank_line"]), strict=False)
-            return split_documents(read, "blank_line" if len(list(several)) > 1 else "one")
+            ended = (ends for _, ends in _cut(read(), DELIMITERS["blank_line"]) if ends)
+            several = len(list(itertools.islice(ended, 2))) > 1
+            return split_documents(read, "blank_line" if several else "one")
     raise UserError(f"data.documents={how!r} is unknown; choose auto, endoftext, blank_line or one")
 
 
@@ -90,9 +94,13 @@ def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
     yield "", True
 
 
-def _cut(chunks: Iterable[str], delimiter: re.Pattern[str]) -> Iterator[str]:
-    """Yield the text between delimiters, stripped of newlines, where it is not blank."""
+def _cut(chunks: Iterable[str], delimiter: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the text between delimiters, stripped of newlines, where it is not blank.
+
+    In parts, as `split_documents` returns them: a long document is never held whole.
+    """
     buffer = ""
+    opened = False  # whether a part of the document was yielded
     for chunk in chunks:
         buffer += chunk
         # White space at the end may belong to a delimiter that goes on in the next chunk.
@@ -101,11 +109,28 @@ def _cut(chunks: Iterable[str], delimiter: re.Pattern[str]) -> Iterator[str]:
         for match in delimiter.finditer(buffer):
             if match.end() > solid:
                 break
-            if buffer[start : match.start()].strip():
-                yield buffer[start : match.start()].strip("\n")
-            start = match.end()
+            yield from _last_part(buffer[start : match.start()], opened)
+            start, opened = match.end(), False
         buffer = buffer[start:]
-    yield from (part.strip("\n") for part in delimiter.split(buffer) if part.strip())
+        if len(buffer) > PART:
+            # What may be the beginning of a delimiter, or newlines to strip, waits.
+            stop = len(buffer[: 1 - len(END_OF_TEXT)].rstrip())
+            if stop:
+                yield buffer[:stop] if opened else buffer[:stop].lstrip("\n"), False
+                buffer, opened = buffer[stop:], True
+    *parts, last = delimiter.split(buffer)
+    for part in parts:
+        yield from _last_part(part, opened)
+        opened = False
+    yield from _last_part(last, opened)
+
+
+def _last_part(text: str, opened: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the end of a document, or all of it where no part came before."""
+    if opened:
+        yield text.rstrip("\n"), True
+    elif text.strip():
+        yield text.strip("\n"), True
 
 
 class DocumentFiles:
@@ -242,7 +267,7 @@ def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, b
 
     What is not given is cut from `data.path`: `data.valid_fraction` and `data.test_fraction` of
     the documents (`data.split='document'`) or of the characters (`position`). Nothing larger than
-    a document is ever held, and none at all with `data.documents='one'`.
+    some megabytes is held, however long a document or a line is.
 
     Yields:
         (split, part of a document, whether the document ends with it).
