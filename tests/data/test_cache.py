@@ -9,6 +9,7 @@ import pytest
 from txf.config import default_config
 from txf.data import bpe, cache, reading
 from txf.data.dataset import load_dataset
+from txf.data.tokenizers import train_tokenizer
 from txf.errors import RunError, UserError
 
 STORIES = [f"Story {i} of the {i * 7919 % 101} hens.\nThey were {i} in all." for i in range(60)]
@@ -115,6 +116,21 @@ def test_a_damaged_cache_is_made_again(config, damage):
     assert any("is tokenized again" in note for note in dataset.notes)
     assert len(corpora()) == 1
     assert_same(load_dataset(config), good)
+
+
+def test_bpe_learns_from_a_sample_of_a_large_text(config, tmp_path, monkeypatch):
+    config.data.tokenizer, config.data.valid_path = "bpe", str(tmp_path / "v.txt")
+    config.data.valid_fraction = config.data.test_fraction = 0.0
+    (tmp_path / "v.txt").write_text("\n\n".join(STORIES[:20]))
+    monkeypatch.setattr(cache, "SAMPLE", 1 + cache._stamps(config.data)[0][1] // 2)
+    assert cache.sample_step(config.data) == 3
+    sample = list(cache.train_documents(config.data))
+    assert sample == STORIES[::3]
+    dataset = load_dataset(config)
+    assert dataset.tokenizer.to_json() == train_tokenizer("bpe", sample, 270).to_json()
+    assert "the tokenizer was learned from one in 3 pieces of the text" in dataset.notes
+    config.data.tokenizer = "char"  # needs every character
+    assert list(cache.train_documents(config.data)) == STORIES
 
 
 @pytest.mark.parametrize("content", ["", '{"kind": "char"', "\udcff"])

@@ -8,6 +8,7 @@ folder is whole or not there, whoever is killed and however many processes write
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -30,6 +31,8 @@ from txf.errors import RunError, UserError
 
 # Text files of more bytes than this, together, go through the cache.
 LARGE = 1 << 26
+# A bpe tokenizer learns from about so many bytes of a text that goes through the cache.
+SAMPLE = 20_000_000
 VERSION = 1
 # Seconds from one line about progress to the next.
 PATIENCE = 5.0
@@ -102,8 +105,22 @@ def folder() -> pathlib.Path:
     return pathlib.Path(root) / "txf"
 
 
+def sample_step(data: ConfigDict) -> int:
+    """Return n where a bpe tokenizer learns from every n-th piece of the training text.
+
+    So that it learns from about `SAMPLE` bytes, spread over the whole text: more text takes minutes
+    and changes few merges. A piece is a document, or 65,536 characters of a longer one.
+    """
+    size = sum(size for _, size, _ in _stamps(data))
+    return max(1, -(-size // SAMPLE)) if data.tokenizer == "bpe" else 1
+
+
 def train_documents(data: ConfigDict) -> Iterator[str]:
-    """Yield the training text in pieces of bounded size."""
+    """Yield the training text in pieces of bounded size, each `sample_step`-th of them."""
+    yield from itertools.islice(_train_pieces(data), 0, None, sample_step(data))
+
+
+def _train_pieces(data: ConfigDict) -> Iterator[str]:
     buffer = ""
     for split, part, ends in _told("learning a tokenizer from the training text", data, []):
         if split == "train":

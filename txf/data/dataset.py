@@ -163,14 +163,17 @@ def _cached_dataset(config: ConfigDict, given: Tokenizer | None) -> Dataset:
     """Read a large text through the cache of tokens."""
     data = config.data
     get_tokenizer = partial(_get_tokenizer, config, given)
+    notes = []
     if given is not None or data.tokenizer_path or data.tokenizer == "byte":
         tokenizer = get_tokenizer([])
     else:  # what is learned from a large text is worth keeping
         spec = (data.tokenizer, data.vocab_size, config.task)
         tokenizer = cache.cached_tokenizer(data, spec, get_tokenizer)
+        if (step := cache.sample_step(data)) > 1:
+            notes.append(f"the tokenizer was learned from one in {step} pieces of the text")
     prepared = cache.prepare(data, tokenizer)
     _check_splits(prepared.streams)
-    splits, notes = {}, list(prepared.notes)
+    splits, notes = {}, [*notes, *prepared.notes]
     for name, stream in prepared.streams.items():
         counts = prepared.counts[name]
         notes += streams.unknown_note(name, counts.unknown, counts.tokens)
