@@ -492,3 +492,40 @@ def test_importing_does_not_touch_global_random_state():
     before = hashlib.sha256(repr(np.random.get_state()[1]).encode()).hexdigest()
     storyworld.stories("train", 0, 1000)
     assert before == hashlib.sha256(repr(np.random.get_state()[1]).encode()).hexdigest()
+
+
+def test_no_predictor_beats_the_floor():
+    """A good predictor that never saw these stories lies above their surprise, beyond chance.
+
+    Characters after up to 11 characters of context, counts of all lengths interpolated as by Witten
+    and Bell (1991): close to the floor where the words are determined, never below it on average.
+    """
+    longest = 11
+    followers: dict[str, dict[str, int]] = {}
+    for story in storyworld.stories("train", 3, 150_000):
+        text = "\n" * longest + story.text + "\0"
+        for place in range(longest, len(text)):
+            for length in range(longest + 1):
+                counts = followers.setdefault(text[place - length : place], {})
+                counts[text[place]] = counts.get(text[place], 0) + 1
+
+    def nats(text):
+        text, total = "\n" * longest + text + "\0", 0.0
+        for place in range(longest, len(text)):
+            chance = 1 / 128
+            for length in range(longest + 1):
+                counts = followers.get(text[place - length : place])
+                if counts is None:
+                    break
+                weight, kinds = sum(counts.values()), len(counts)
+                chance = (counts.get(text[place], 0) + kinds * chance) / (weight + kinds)
+            total -= math.log(chance)
+        return total
+
+    unseen = storyworld.stories("valid", 4, 15_000)
+    excess = np.array([nats(story.text) - story.surprise for story in unseen])
+    error = excess.std(ddof=1) / math.sqrt(len(excess))
+    assert excess.mean() > -2 * error
+    # It is a good predictor: far below the 128-way guess that it falls back on.
+    uniform = np.mean([math.log(128) * len(story.text) for story in unseen])
+    assert excess.mean() < 0.2 * uniform
