@@ -201,7 +201,7 @@ def test_blocks_stand_around_the_residual_stream(placement, tokens):
         x = x + y if residual else y
         x = layer_norm(x, **block["recurrent_norm"]) if placement == "post" else x
     x = layer_norm(x, **params["final_norm"]) if placement == "pre" else x
-    expected = x @ params["head"]["kernel"] + params["head"]["bias"]
+    expected = x @ params["head"]["kernel"]
     np.testing.assert_allclose(jitted(model)(params, tokens), expected, atol=1e-5)
 
 

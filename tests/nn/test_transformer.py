@@ -227,7 +227,7 @@ def test_names_of_leaves_are_the_contract():
     }
     linear = {"kernel", "bias"}
     norm = {"scale", "bias"}
-    expected = {"embed/embedding"} | {f"head/{leaf}" for leaf in linear}
+    expected = {"embed/embedding", "head/kernel"}
     for stack in ("encoder", "decoder"):
         expected |= {f"{stack}/positions/table"} | {f"{stack}/final_norm/{leaf}" for leaf in norm}
         attentions = ["attention"] + ["cross_attention"] * (stack == "decoder")
@@ -251,24 +251,82 @@ def test_without_bias_no_leaf_is_one():
         assert "bias" not in names
 
 
-def test_a_row_of_padding_alone_gives_finite_logits_and_gradients():
-    model, params = model_and_parameters(structure="encoder_decoder", positions="alibi")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("structure", ["decoder", "encoder_decoder"])
+def test_rows_of_padding_alone_are_finite_and_teach_nothing(structure, dtype):
+    """No query of theirs has a key; what they hold, even an id that gives NaN, has no effect."""
+    model, params = model_and_parameters(structure=structure, positions="alibi", dtype=dtype)
     segments = jnp.stack([jnp.ones(7, jnp.int32), jnp.zeros(7, jnp.int32)])
 
-    def loss(params):
-        return jnp.square(
-            model.apply(
-                {"params": params},
-                TEXT,
-                segments,
-                source=SOURCE,
-                source_segments=segments[:, :5],
-            )
-        ).sum()
+    def loss(params, tokens):
+        call = inputs({"structure": structure})
+        if call:
+            call["source_segments"] = segments[:, :5]
+        logits = model.apply({"params": params}, tokens, segments, **call)
+        weights = segments[:, :, None]
+        return jnp.where(weights > 0, jnp.square(logits), 0).sum(), logits
 
-    value, gradients = jax.value_and_grad(loss)(params)
-    assert jnp.isfinite(value)
+    differentiate = jax.value_and_grad(loss, has_aux=True)
+    (_, logits), gradients = differentiate(params, TEXT)
+    assert jnp.isfinite(logits).all()
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    (_, other), same = differentiate(params, TEXT.at[1].set(TEXT[0]))
+    np.testing.assert_array_equal(other[0], logits[0])
+    for leaf, expected in zip(jax.tree.leaves(same), jax.tree.leaves(gradients), strict=True):
+        np.testing.assert_array_equal(leaf, expected)
+
+
+def test_nan_in_padding_stays_there():
+    poisoned = TEXT.at[:, 5:].set(tiny.VOCAB + 1)  # no such token: its embedding is NaN
+    segments = jnp.ones_like(TEXT).at[:, 5:].set(0)
+    for structure in ("decoder", "encoder"):
+        options = dict(structure=structure, depth=2)
+        said = apply(poisoned, segments, **options)
+        assert jnp.isnan(said[:, 5:]).all()
+        np.testing.assert_array_equal(said[:, :5], apply(TEXT, segments, **options)[:, :5])
+
+
+def test_neither_asking_for_weights_nor_dropout_changes_the_masks():
+    model, params = model_and_parameters(depth=2)
+    segments = jnp.asarray([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 2, 2, 2]])
+    plain, found = inspect(model, params, TEXT, segments, names=["weights"])
+    np.testing.assert_array_equal(plain, apply(TEXT, segments, depth=2))
+    noisy, dropped = inspect(
+        model,
+        params,
+        TEXT,
+        segments,
+        names=["weights"],
+        dropout_rate=0.5,
+        rngs={"dropout": jax.random.key(3)},
+    )
+    assert jnp.abs(noisy - plain).max() > 0.01
+    together = (segments[:, :, None] == segments[:, None]) & (segments[:, None] > 0)
+    seen = jnp.broadcast_to((together & jnp.tril(jnp.ones((7, 7), bool)))[:, None], (2, 3, 7, 7))
+    for weights in (*found.values(), *dropped.values()):
+        np.testing.assert_array_equal(weights > 0, seen)
+
+    def of_one(embedding):
+        """What token 3 says, with dropout, as a function of the embeddings."""
+        changed = {**params, "embed": {"embedding": embedding}}
+        rngs = {"dropout": jax.random.key(3)}
+        said = model.apply({"params": changed}, TEXT, segments, dropout_rate=0.5, rngs=rngs)
+        return said[0, 3, :3].sum()
+
+    by_token = jax.grad(of_one)(params["embed"]["embedding"])[TEXT[0]]
+    assert (by_token[4:] == 0).all()
+
+
+@pytest.mark.parametrize("structure", ["decoder", "encoder", "encoder_decoder"])
+def test_untying_adds_exactly_one_matrix(structure):
+    tied, untied = (
+        jax.tree.leaves(tiny.shapes(tiny.build(structure=structure, tie_embeddings=tie)))
+        for tie in (True, False)
+    )
+    sizes = [sum(leaf.size for leaf in leaves) for leaves in (tied, untied)]
+    assert len(untied) == len(tied) + 1
+    assert sizes[1] - sizes[0] == tiny.VOCAB * tiny.SIZES["width"]
+    assert sum(leaf.shape.count(tiny.VOCAB) for leaf in tied) == 1
 
 
 def test_a_causal_encoder_is_a_decoder_and_the_other_way_round():

@@ -62,7 +62,7 @@ class Encoder(nn.Module):
         self.encoder = nn.TransformerEncoder(
             layer, DEPTH, norm=final_norm(placement), enable_nested_tensor=False
         )
-        self.head = nn.Linear(WIDTH, VOCAB)
+        self.head = nn.Linear(WIDTH, VOCAB, bias=False)
 
     def forward(self, batch):
         mask = future(TOKENS) if self.causal else None
@@ -90,7 +90,7 @@ class EncoderDecoder(nn.Module):
         self.transformer = nn.Transformer(
             WIDTH, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True
         )
-        self.head = nn.Linear(WIDTH, VOCAB)
+        self.head = nn.Linear(WIDTH, VOCAB, bias=False)
 
     def forward(self, batch):
         source_padding = batch["source_segments"] == 0
@@ -270,7 +270,7 @@ def make_case(name, seed):
 
 
 def main():
-    for seed, name in enumerate(CASES):
+    for seed, name in enumerate(CASES, start=10):
         path = HERE / f"{name}.npz"
         np.savez_compressed(path, **make_case(name, seed))
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

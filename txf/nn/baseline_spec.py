@@ -148,6 +148,7 @@ class BaselineShape:
         self.vocab_size = vocab_size
         self.outputs = vocab_size if of_vocabulary else num_classes
         self.tied = of_vocabulary and config_model.tie_embeddings
+        self.head_bias = config_model.bias and not of_vocabulary
         self.spec = BaselineSpec(
             family=config_model.family,
             depth=config_model.depth,
@@ -202,7 +203,7 @@ def baseline_parameter_count(
     spec = shape.spec
     if spec.family == "bigram":
         return vocab_size * shape.outputs
-    head = 0 if shape.tied else (spec.width + spec.bias) * shape.outputs
+    head = 0 if shape.tied else (spec.width + shape.head_bias) * shape.outputs
     inside = shape.products() + shape.biases() + shape.norms()
     return vocab_size * spec.width + inside + head
 

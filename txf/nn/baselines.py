@@ -228,6 +228,7 @@ class Baseline(nn.Module):
     vocab_size: int
     outputs: int
     tied: bool
+    head_bias: bool
     pooling: str | None
     dtype: Any
 
@@ -239,7 +240,7 @@ class Baseline(nn.Module):
         if spec.norm_placement in FINAL_NORM:
             self.final_norm = Norm(spec.norm, spec.bias)
         if not self.tied:
-            self.head = Head(self.outputs, self.pooling, spec.bias, spec.init_scale)
+            self.head = Head(self.outputs, self.pooling, self.head_bias, spec.init_scale)
 
     def __call__(
         self,
@@ -330,4 +331,4 @@ def build_baseline(
     if spec.family == "bigram":
         return Bigram(spec, vocab_size, shape.outputs, pooling)
     dtype = DTYPES[config_model.dtype]
-    return Baseline(spec, vocab_size, shape.outputs, shape.tied, pooling, dtype)
+    return Baseline(spec, vocab_size, shape.outputs, shape.tied, shape.head_bias, pooling, dtype)

@@ -62,16 +62,17 @@ def build_model(
 
         return baselines.build_baseline(config, vocab_size, context_length, task, num_classes)
     specs = stack_specs(config, context_length)
-    per_token = TASKS[task] == "vocab"
-    tied = per_token and config.tie_embeddings
+    of_vocabulary = TASKS[task] == "vocab"
+    tied = of_vocabulary and config.tie_embeddings
     dtype = DTYPES[config.dtype]
     if config.structure == "encoder_decoder":
         return EncoderDecoder(specs["encoder"], specs["decoder"], vocab_size, tied, dtype)
     return Transformer(
         spec=specs[config.structure],
         vocab_size=vocab_size,
-        outputs=vocab_size if per_token else num_classes,
+        outputs=vocab_size if of_vocabulary else num_classes,
         tied=tied,
+        head_bias=config.bias and not of_vocabulary,
         pooling=config.pooling if task == "classification" else None,
         dtype=dtype,
     )
@@ -206,13 +207,12 @@ def _idle_rules(config: ConfigDict, task: str) -> Iterator[str]:
     default = default_config().model
     no_feedforward = config.feedforward == "none"
     no_norm = not NORMS_AROUND[config.norm_placement]
-    own_head = TASKS[task] == "classes" or not config.tie_embeddings
     no_kernel = not config.output_projection and no_feedforward
     no_bias = (
         not PROJECTIONS[config.attention]
         and no_kernel
         and (no_norm or not HAS_BIAS[config.norm])
-        and not own_head
+        and TASKS[task] == "vocab"
     )
     idle = {
         "mlp_ratio": (no_feedforward, "model.feedforward='none' has no hidden layer"),

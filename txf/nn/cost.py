@@ -27,8 +27,10 @@ def parameter_count(
         return baseline_parameter_count(config, vocab_size, context_length, task, num_classes)
     stacks = stack_specs(config, context_length).values()
     outputs = vocab_size if TASKS[task] == "vocab" else num_classes
-    tied = TASKS[task] == "vocab" and config.tie_embeddings
-    head = 0 if tied else outputs * (config.width + config.bias)
+    of_vocabulary = TASKS[task] == "vocab"
+    head = outputs * (config.width + (config.bias and not of_vocabulary))
+    if of_vocabulary and config.tie_embeddings:
+        head = 0
     return vocab_size * config.width + sum(map(_stack_parameters, stacks)) + head
 
 

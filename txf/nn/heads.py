@@ -77,10 +77,11 @@ class Embed(nn.Module):
 
 
 class Head(nn.Module):
-    """Holds the `kernel` [width, outputs] and the `bias` of a head of its own.
+    """Holds the `kernel` [width, outputs] of a head of its own and, over classes, its `bias`.
 
     One set of weights serves a language model, a tagger (every token is mapped) and a classifier
-    (`pooling` says how the row's one vector is made).
+    (`pooling` says how the row's one vector is made).  A head over the vocabulary has no bias: tied
+    or not, it is a product with one matrix, and untying adds exactly vocab · width parameters.
     """
 
     outputs: int

@@ -226,6 +226,7 @@ class Transformer(nn.Module):
     vocab_size: int
     outputs: int
     tied: bool
+    head_bias: bool
     pooling: str | None
     dtype: Any
 
@@ -235,7 +236,7 @@ class Transformer(nn.Module):
         self.stack = Stack(self.spec)
         nn.share_scope(self, self.stack)
         if not self.tied:
-            self.head = Head(self.outputs, self.pooling, self.spec.bias, self.spec.init_scale)
+            self.head = Head(self.outputs, self.pooling, self.head_bias, self.spec.init_scale)
 
     def __call__(
         self,
@@ -286,7 +287,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Stack(self.encoder_spec)
         self.decoder = Stack(spec)
         if not self.tied:
-            self.head = Head(self.vocab_size, None, spec.bias, spec.init_scale)
+            self.head = Head(self.vocab_size, None, False, spec.init_scale)
 
     def __call__(
         self,
