@@ -90,6 +90,18 @@ def test_how_many_steps_go_in_a_dispatch_changes_no_bit(straight, tmp_path, step
     small.assert_same_run(tmp_path / "run", straight)
 
 
+def test_data_that_stays_on_the_host_changes_no_bit(straight, tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "RESIDENT_BYTES", 0)
+    program._load.cache_clear()
+    config = small.config()
+    assert program.prepare(config).data is None
+    with pytest.raises(small.Stopped):
+        small.train(config, tmp_path / "run", should_stop=small.stop_after(2))
+    small.train(config, tmp_path / "run")
+    small.assert_same_run(tmp_path / "run", straight)
+    program._load.cache_clear()
+
+
 KILLED = """
 import os, signal, sys, threading
 from tests.training import small
