@@ -134,7 +134,7 @@ def judge(monkeypatch):
 
     def beam_search(model, params, source, segments, **options):
         asked.append(options)
-        return rows([MADE[number] for number in source], fill=40)
+        return rows([MADE[int(number)] for number in source], fill=40)
 
     monkeypatch.setattr(txf.beam_search, "beam_search", beam_search)
     made = TranslationJudge(tiny.build(), ByteTokenizer(), beams=3, max_new_tokens=50)
@@ -144,7 +144,7 @@ def judge(monkeypatch):
 
 def see(judge, numbers, count):
     targets = rows([WANTED[number] for number in numbers], fill=50)
-    batch = {"source": numbers, "source_segments": None, "targets": targets}
+    batch = {"source": numbers, "source_segments": [1] * len(numbers), "targets": targets}
     judge.see(None, batch, targets, count)
 
 

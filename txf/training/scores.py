@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import flax.linen as nn
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from ml_collections import ConfigDict
@@ -126,9 +127,8 @@ class TranslationJudge:
         """Translate the batch's sources; what was chosen beside the true target does not count."""
         from txf.beam_search import beam_search
 
-        made = beam_search(
-            self._model, params, batch["source"], batch["source_segments"], **self._search
-        )
+        source, segments = (jnp.asarray(batch[key]) for key in ("source", "source_segments"))
+        made = beam_search(self._model, params, source, segments, **self._search)
         self._made += self._texts(np.asarray(made)[:count])
         self._wanted += self._texts(np.asarray(batch["targets"])[:count])
 
