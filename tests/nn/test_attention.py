@@ -259,3 +259,20 @@ def test_scores_are_float32_in_bfloat16_models():
     scores = attention_scores(q, k)
     assert scores.dtype == jnp.float32
     assert mix(attention_weights(scores), v).dtype == jnp.bfloat16
+
+@pytest.mark.parametrize("attention", ["qkv", "raw"])
+def test_nan_in_a_later_token_stays_there(attention):
+    """Forward and backward: what comes after a query reaches it neither as NaN nor at all."""
+    layer = Attention(attention, 2, 2, 3, 3, capacity=7)
+    x = jax.random.normal(jax.random.key(1), (3, 5, 6))
+    mask = build_mask(True, None, None, jnp.arange(5)[None], jnp.arange(5)[None])
+    variables = layer.init(jax.random.key(0), x, Sight(mask=mask))
+    broken = x.at[:, 3].set(jnp.nan)
+
+    def earlier(x):
+        return layer.apply(variables, x, Sight(mask=mask))[:, :3]
+
+    np.testing.assert_array_equal(earlier(broken), earlier(x))
+    assert jnp.isnan(layer.apply(variables, broken, Sight(mask=mask))[:, 3:]).all()
+    got, want = (jax.grad(lambda x: jnp.square(earlier(x)).sum())(y) for y in (broken, x))
+    np.testing.assert_array_equal(got, want)

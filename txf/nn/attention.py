@@ -141,18 +141,33 @@ def mix(
     return mixed.reshape(batch, queries, heads, value_dim)
 
 
-def keep_real(
-    x: Float[Array, "batch keys heads dim"], real: Bool[Array, "#batch keys"] | None
-) -> Float[Array, "batch keys heads dim"]:
-    """Zero what stands in padding: a weight of 0 times NaN would still be NaN."""
-    return x if real is None else jnp.where(real[:, :, None, None], x, 0)
+def quarantine(
+    q: Float[Array, "batch queries heads key_dim"],
+    k: Float[Array, "batch keys kv_heads key_dim"],
+    v: Float[Array, "batch keys kv_heads value_dim"],
+    mask: Bool[Array, "#batch 1 queries keys"],
+) -> tuple[Array, Array, Array, Bool[Array, "batch queries"]]:
+    """Return q, k and v with zeros for tokens that are not finite, and which queries those concern.
+
+    A weight of 0 times NaN is NaN: a token that a query may not see would reach it all the same,
+    forward and backward. So such tokens are taken out, and the queries that are or see one are
+    named, whose output has to be NaN.
+    """
+
+    def clean(x: Array) -> tuple[Array, Array]:
+        finite = jnp.isfinite(x).all((2, 3))
+        return jnp.where(finite[:, :, None, None], x, 0), ~finite
+
+    (q, bad_q), (k, bad_k), (v, bad_v) = clean(q), clean(k), clean(v)
+    sees = (mask[:, 0] & (bad_k | bad_v)[:, None, :]).any(-1)
+    return q, k, v, bad_q | sees
 
 
 def attention(
     q: Float[Array, "batch queries heads key_dim"],
     k: Float[Array, "batch keys kv_heads key_dim"],
     v: Float[Array, "batch keys kv_heads value_dim"],
-    mask: Bool[Array, "#batch #heads queries keys"] | None = None,
+    mask: Bool[Array, "#batch 1 queries keys"] | None = None,
     similarity: str = "dot",
     scale: bool = True,
     bias: Float[Array, "#batch heads queries keys"] | None = None,
@@ -160,12 +175,12 @@ def attention(
     """Gather for each query the values of the keys it resembles: Σ_j softmax_j(s_ij) v_j.
 
     The whole of attention without its projections: scores, mask, weights, mix.  What a key or value
-    holds that no query may see, even NaN, has no effect.
+    holds, even NaN, has no effect on a query that may not see it.
     """
     if mask is not None:
-        seen = mask.any((1, 2))
-        k, v = keep_real(k, seen), keep_real(v, seen)
-    return mix(attention_weights(attention_scores(q, k, similarity, scale, bias), mask), v)
+        q, k, v, bad = quarantine(q, k, v, mask)
+    y = mix(attention_weights(attention_scores(q, k, similarity, scale, bias), mask), v)
+    return y if mask is None else jnp.where(bad[:, :, None, None], jnp.nan, y)
 
 
 def split_heads(
@@ -235,13 +250,16 @@ class Attention(nn.Module):
                 k = rotate(k, sight.rotation)
             if decode:
                 k, v = self._kept(k, v) if self.cross else self._appended(k, v, sight)
-        k, v = keep_real(k, sight.real), keep_real(v, sight.real)
+        if sight.mask is not None:
+            q, k, v, bad = quarantine(q, k, v, sight.mask)
         scores = attention_scores(q, k, self.similarity, self.scale_scores, sight.bias)
         weights = attention_weights(scores, sight.mask)
         for name, value in dict(query=q, key=k, value=v, scores=scores, weights=weights).items():
             record(self, name, value)
         weights = drop(weights, noise and noise.at(0))
         y = mix(weights, v)
+        if sight.mask is not None:
+            y = jnp.where(bad[:, :, None, None], jnp.nan, y)
         if self.output_projection:
             fan_in = self.num_heads * y.shape[-1]
             init = kernel_init(fan_in, self.output_gain * self.init_scale)

@@ -10,14 +10,12 @@ class Sight(NamedTuple):
 
     Attributes:
         mask: the keys each query may see.
-        real: which keys are tokens rather than padding.
         bias: what alibi adds to the scores.
         rotation: by what rope turns queries and keys, as cosines and sines.
         places: where in the cache each token's key and value belong; beyond its end for padding.
     """
 
     mask: Bool[Array, "#batch 1 queries keys"] | None = None
-    real: Bool[Array, "#batch keys"] | None = None
     bias: Float[Array, "#batch heads queries keys"] | None = None
     rotation: (
         tuple[Float[Array, "#batch tokens 1 half"], Float[Array, "#batch tokens 1 half"]] | None

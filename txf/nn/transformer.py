@@ -33,11 +33,10 @@ def self_sight(
     places = jnp.arange(num_tokens, dtype=jnp.int32)[None]
     positions = places if segments is None else positions_in_segments(segments)
     mask = build_mask(spec.causal, segments, segments, places, places)
-    real = None if segments is None else segments > 0
     bias = None
     if spec.positions == "alibi":
         bias = alibi_bias(positions, positions, spec.num_heads)
-    return Sight(mask, real, bias, _rotation(spec, positions)), positions
+    return Sight(mask, bias, _rotation(spec, positions)), positions
 
 
 def cached_sight(
@@ -64,7 +63,7 @@ def cached_sight(
     bias = None
     if spec.positions == "alibi":
         bias = alibi_bias(places, key_places, spec.num_heads)
-    sight = Sight(mask, None, bias, _rotation(spec, positions), places)
+    sight = Sight(mask, bias, _rotation(spec, positions), places)
     return sight, positions, lengths + real.sum(1, dtype=jnp.int32), kept_segments
 
 
@@ -87,7 +86,7 @@ def cross_sight(
         memory_segments = jnp.ones((batch, memory_tokens), jnp.int32)
     query_places, key_places = jnp.arange(num_tokens)[None], jnp.arange(memory_tokens)[None]
     mask = build_mask(False, segments, memory_segments, query_places, key_places)
-    return Sight(mask, memory_segments > 0)
+    return Sight(mask)
 
 
 def _rotation(spec: StackSpec, positions: Array) -> tuple[Array, Array] | None:
