@@ -2,6 +2,16 @@
 
 python -m experiments.train --config=configs/ner.py --workdir=runs/ner
     --config.data.path=FOLDER    (train.conll, valid.conll, test.conll: a word and its tag a line)
+
+On WNUT-17 (3,394 training sentences, names in the test set that training has not seen), 90 seconds
+of processor time, so 45 on two idle cores, give an entity F1 of 0.107 on valid and 0.097 on test
+(precision 0.16, recall 0.07).  To call every word O gives 0.  A window MLP gives 0.098 and 0.054:
+
+    --config.model.family=window_mlp --config.model.structure=decoder
+    --config.model.positions=learned --config.model.mlp_ratio=1.0 --config.training.steps=800
+
+These are one seed each, of 836 and 1,079 names.  45 of the 1,287 test sentences are longer than
+context_length and are scored without their ends.
 """
 
 from ml_collections import ConfigDict
@@ -20,10 +30,12 @@ def get_config() -> ConfigDict:
     config.model.structure = "encoder"
     config.model.depth = 2
     config.model.width = 64
+    config.model.dropout = 0.2
     config.model.positions = "rope"
-    config.optimizer.learning_rate = 3e-3
-    config.training.steps = 500
-    config.training.batch_size = 32
-    config.training.eval_every = 250
-    config.training.checkpoint_every = 250
+    config.optimizer.learning_rate = 2e-3
+    config.optimizer.warmup_steps = 100
+    config.training.steps = 1600
+    config.training.batch_size = 16
+    config.training.eval_every = 400
+    config.training.checkpoint_every = 400
     return config

@@ -2,6 +2,9 @@
 
 python -m experiments.train --config=configs/sentiment.py --workdir=runs/sentiment
     --config.data.path=FOLDER    (train.tsv, valid.tsv, test.tsv with columns text and label)
+
+On Sentiment Labelled Sentences (3,000 reviews from three sites), 27 seconds of processor time, so
+14 on two idle cores, give an accuracy of 0.803 on valid and 0.773 on test; chance is a half.
 """
 
 from ml_collections import ConfigDict
