@@ -231,6 +231,18 @@ def test_warm_up_must_end_before_training_does():
     validate(changed(training__steps=0))
 
 
+@pytest.mark.parametrize("causal", [None, True, False])
+def test_an_encoder_predicts_what_it_sees_only_if_told_to(causal):
+    config = default_config()
+    config.model.structure = "encoder"
+    config.model.causal = causal
+    if causal is None:
+        with pytest.raises(ConfigError, match="sees the very tokens"):
+            validate(config)
+    else:
+        validate(config)
+
+
 def test_json_gives_an_equal_config_back():
     config = changed(
         model__key_dim=3, data__path="a/ü.txt", model__causal=False, optimizer__learning_rate=0.1

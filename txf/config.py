@@ -411,7 +411,19 @@ def _model_rules(config: ConfigDict) -> list[str]:
     return check_model(config.model, context_length=config.data.context_length, task=config.task)
 
 
+def _peeking_rules(config: ConfigDict) -> list[str]:
+    if config.task != "language_model" or config.model.structure != "encoder":
+        return []
+    if config.model.family != "transformer" or config.model.causal is not None:
+        return []
+    return [
+        "model.structure='encoder' sees the very tokens that task='language_model' predicts; take "
+        "decoder, or set model.causal=False to let it peek, model.causal=True to mask it"
+    ]
+
+
 _RULES = (
+    (("model.", "task"), _peeking_rules),
     (("optimizer.", "training."), _optimizer_rules),
     (("training.",), _training_rules),
     (("data.", "task"), _data_rules),
