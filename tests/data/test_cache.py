@@ -129,6 +129,9 @@ def test_bpe_learns_from_a_sample_of_a_large_text(config, tmp_path, monkeypatch)
     dataset = load_dataset(config)
     assert dataset.tokenizer.to_json() == train_tokenizer("bpe", sample, 270).to_json()
     assert "the tokenizer was learned from one in 3 pieces of the text" in dataset.notes
+    with monkeypatch.context() as patch:  # a text that is held in memory makes the same one
+        patch.setattr(cache, "LARGE", 1 << 30)
+        assert_same(load_dataset(config), dataset)
     config.data.tokenizer = "char"  # needs every character
     assert list(cache.train_documents(config.data)) == STORIES
 

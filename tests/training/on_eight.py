@@ -11,6 +11,7 @@ import jax
 
 from tests.training import small
 from txf.errors import UserError
+from txf.training import program
 from txf.training.program import prepare
 from txf.training.run import RunFolder
 
@@ -28,6 +29,7 @@ WAYS = {
     "fsdp": {"parallel.data": 4, "parallel.fsdp": 2},
     "tensor": {"parallel.data": 2, "parallel.fsdp": 2, "parallel.tensor": 2},
     "pmap": {"parallel.mode": "pmap"},
+    "streamed": {},
     "pmap_accumulate": {"parallel.mode": "pmap", "training.accumulate": 2},
 }
 REFUSED = {
@@ -51,6 +53,9 @@ def main(folder):
     found = {"devices": jax.device_count(), "runs": {}, "refused": {}, "split": {}}
     for name, way in WAYS.items():
         config = small.config({**BASE, **way})
+        # Each way by itself, so that the data that others put on the devices is not used.
+        program._load.cache_clear()
+        program.RESIDENT_BYTES = 0 if name == "streamed" else 1 << 28
         if name == "fsdp":  # what one device began is finished by eight, and the reverse
             small.train(config, folder / "one")
         should_stop = small.stop_after(2) if name == "tensor" else (lambda: False)

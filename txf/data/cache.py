@@ -31,7 +31,7 @@ from txf.errors import RunError, UserError
 
 # Text files of more bytes than this, together, go through the cache.
 LARGE = 1 << 26
-# A bpe tokenizer learns from about so many bytes of a text that goes through the cache.
+# A bpe tokenizer learns from about so many bytes of files of text.
 SAMPLE = 20_000_000
 VERSION = 1
 # Seconds from one line about progress to the next.
@@ -109,10 +109,18 @@ def sample_step(data: ConfigDict) -> int:
     """Return n where a bpe tokenizer learns from every n-th piece of the training text.
 
     So that it learns from about `SAMPLE` bytes, spread over the whole text: more text takes minutes
-    and changes few merges. A piece is a document, or 65,536 characters of a longer one.
+    and gigabytes, and changes few merges. A piece is a document, or 65,536 characters of a longer
+    one. 1 for other tokenizers, and for text that is generated.
     """
-    size = sum(size for _, size, _ in _stamps(data))
-    return max(1, -(-size // SAMPLE)) if data.tokenizer == "bpe" else 1
+    if data.tokenizer != "bpe" or data.source not in ("text", "tfds"):
+        return 1
+    return max(1, -(-sum(size for _, size, _ in _stamps(data)) // SAMPLE))
+
+
+def sample_note(data: ConfigDict) -> list[str]:
+    """Return the line that says what a bpe tokenizer was learned from, if not from all."""
+    step = sample_step(data)
+    return [f"the tokenizer was learned from one in {step} pieces of the text"] * (step > 1)
 
 
 def train_documents(data: ConfigDict) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A config's data group to a dataset, whatever its source and task; and what is refused."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from txf.data import cache, labelled, probes, sources, streams
+from txf.data.bpe import pieces
 from txf.data.splits import Dataset, Split
 from txf.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from txf.errors import UserError
@@ -130,8 +132,11 @@ def load_dataset(config: ConfigDict, tokenizer: Tokenizer | None = None) -> Data
         return _cached_dataset(config, tokenizer)
     source = sources.TEXT_SOURCES[config.data.source](config.data)
     _check_splits(source.splits)
-    chosen = get_tokenizer(source.splits["train"].texts)
+    cut = (piece for text in source.splits["train"].texts for piece in pieces(text))
+    chosen = get_tokenizer(itertools.islice(cut, 0, None, cache.sample_step(config.data)))
     splits, notes = {}, [*source.notes, *_lossless_note(config, chosen, source.splits["valid"])]
+    if tokenizer is None and not config.data.tokenizer_path:
+        notes += cache.sample_note(config.data)
     for name, corpus in source.splits.items():
         splits[name], more = streams.stream_split(config, name, corpus, source.kinds, chosen)
         notes += more
@@ -169,8 +174,7 @@ def _cached_dataset(config: ConfigDict, given: Tokenizer | None) -> Dataset:
     else:  # what is learned from a large text is worth keeping
         spec = (data.tokenizer, data.vocab_size, config.task)
         tokenizer = cache.cached_tokenizer(data, spec, get_tokenizer)
-        if (step := cache.sample_step(data)) > 1:
-            notes.append(f"the tokenizer was learned from one in {step} pieces of the text")
+        notes += cache.sample_note(data)
     prepared = cache.prepare(data, tokenizer)
     _check_splits(prepared.streams)
     splits, notes = {}, [*notes, *prepared.notes]
