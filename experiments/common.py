@@ -21,10 +21,17 @@ OK, FAILED, WRONG_REQUEST, AGAIN, INTERRUPTED = 0, 1, 2, 75, 130
 
 flags.DEFINE_bool("help", False, "Show what this command does, and its flags.")
 _stop_signals: list[int] = []
+_asked = False  # whether anybody has looked yet if it should stop
 
 
 def should_stop() -> bool:
-    """Tell whether this process has been asked to stop (SIGTERM or Ctrl-C) and should soon."""
+    """Tell whether this process has been asked to stop (SIGTERM or Ctrl-C) and should soon.
+
+    Until this is first called nothing is under way that needs to be saved, and a signal stops the
+    process at once.
+    """
+    global _asked
+    _asked = True
     return bool(_stop_signals)
 
 
@@ -50,8 +57,7 @@ def run(main: Callable[[list[str]], None]) -> None:
         code = _say(error, FAILED)
     except (Stopped, KeyboardInterrupt) as error:
         text = str(error) or "stopped; the same command continues where this one was"
-        by_key = signal.SIGINT in _stop_signals or isinstance(error, KeyboardInterrupt)
-        code = _say(text, INTERRUPTED if by_key else AGAIN)
+        code = _say(text, INTERRUPTED if signal.SIGINT in _stop_signals else AGAIN)
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
@@ -60,9 +66,10 @@ def run(main: Callable[[list[str]], None]) -> None:
 
 def _note_signal(number: int, _: object) -> None:
     """Ask the run to stop after what it is doing; a second Ctrl-C does not wait for that."""
-    if number == signal.SIGINT and _stop_signals:
-        raise KeyboardInterrupt
+    hurry = not _asked or (number == signal.SIGINT and bool(_stop_signals))
     _stop_signals.append(number)
+    if hurry:
+        raise KeyboardInterrupt
 
 
 def _say(message: object, code: int) -> int:

@@ -52,10 +52,10 @@ def train(
     try:
         session.restore()
         while session.step < config.training.steps and session.diverged_at is None:
+            if should_stop():
+                session.leave()
             session.dispatch()
             session.record()
-            if should_stop() and session.step < config.training.steps:
-                session.leave()
         return session.finish()
     finally:
         session.checkpoints.close()
