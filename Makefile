@@ -24,7 +24,7 @@ ablation: env
 	$(BIN)/python -m experiments.sweep --sweep=configs/sweeps/quickstart.py --workdir=runs/quickstart
 
 test: env
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: env
 	$(BIN)/ruff check

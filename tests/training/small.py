@@ -76,7 +76,7 @@ def assert_same_run(one, other):
 
 
 def stop_after(dispatches):
-    """A `should_stop` that says so when it has been asked that often."""
+    """A `should_stop` that says so when that many dispatches are done."""
     asked = iter(range(dispatches))
     return lambda: next(asked, None) is None
 

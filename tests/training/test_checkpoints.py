@@ -26,7 +26,7 @@ def stopped(tmp_path_factory):
     """A run that was stopped at step 10, where it saves anyway."""
     workdir = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.raises(small.Stopped, match="step 10"):
-        small.train(CONFIG, workdir, should_stop=small.stop_after(7))
+        small.train(CONFIG, workdir, should_stop=small.stop_after(8))
     assert small.steps_kept(workdir)[-1] == 10
     assert len(small.steps_kept(workdir)) >= 2
     return workdir
