@@ -260,6 +260,7 @@ def test_scores_are_float32_in_bfloat16_models():
     assert scores.dtype == jnp.float32
     assert mix(attention_weights(scores), v).dtype == jnp.bfloat16
 
+
 @pytest.mark.parametrize("attention", ["qkv", "raw"])
 def test_nan_in_a_later_token_stays_there(attention):
     """Forward and backward: what comes after a query reaches it neither as NaN nor at all."""
