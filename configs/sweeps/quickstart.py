@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
     config.training.batch_size = 16
     config.training.steps = 700
     config.training.log_every = 100
-    config.training.eval_every = 350
+    config.training.eval_every = 100
     config.training.checkpoint_every = 350
     return config
 

@@ -80,7 +80,7 @@ def learning_curves(content: Content) -> Figure | None:
             axes.set_ylabel("valid loss (nats/token)")
         labelled.append((axes, ends))
     for axes in grid:
-        draw_floor(axes, content)
+        draw_floor(axes, content, however_far=True)
     _label_lines(content, labelled, columns)
     bottom_label(grid, columns, "step")
     return figure

@@ -49,14 +49,19 @@ def draw_interval(
     )
 
 
-def draw_floor(axes: Axes, content: Content, upright: bool = True) -> None:
-    """The corpus's floor as a dotted line, or named at the edge where the axis is far from it."""
+def draw_floor(
+    axes: Axes, content: Content, upright: bool = True, however_far: bool = False
+) -> None:
+    """The corpus's floor as a dotted line, or named at the edge where the axis is far from it.
+
+    `however_far` stretches the axis to where the floor is.
+    """
     floor = content.floor
     if floor is None:
         return
     low, high = axes.get_ylim() if upright else axes.get_xlim()
     text = f"floor {floor:.3f}"
-    if floor < low - 0.6 * (high - low):
+    if floor < low - 0.6 * (high - low) and not however_far:
         where = (0.01, 0.02) if upright else (0.005, 0.0)
         label = f"↓ {text}" if upright else f"← {text}"
         axes.annotate(
