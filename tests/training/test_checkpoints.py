@@ -38,14 +38,14 @@ def truncate(path):
 
 def flip(path):
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0x55
+    content[len(content) // 2] ^= 0x10
     path.write_bytes(content)
 
 
-# Truncation of every file; the other damages, to save time, of some.
+# Every file is truncated and has a bit flipped; to save time, only some are removed.
 @pytest.mark.parametrize(
     ("damage", "start", "step"),
-    [(truncate, 0, 1), (flip, 1, 3), (lambda path: path.unlink(), 0, 3)],
+    [(truncate, 0, 1), (flip, 0, 1), (lambda path: path.unlink(), 0, 3)],
 )
 def test_a_damaged_newest_checkpoint_is_passed_over(
     stopped, straight, tmp_path, caplog, damage, start, step

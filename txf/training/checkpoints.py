@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
+from jaxtyping import Array, UInt32
 from orbax.checkpoint import checkpoint_managers
 
 from txf.errors import RunError, UserError
@@ -71,7 +72,7 @@ class Checkpoints:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(state=ocp.args.StandardSave(copy)),
-                metrics={"loss": loss},
+                metrics={"loss": loss, "digest": int(digest(copy))},
             )
 
     def wait(self) -> None:
@@ -134,7 +135,12 @@ class Checkpoints:
 
     def _read(self, step: int, like: Any) -> Any:
         args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
-        return self._manager.restore(step, args=args)["state"]
+        state = self._manager.restore(step, args=args)["state"]
+        # Orbax finds what is cut short or missing, but not what has changed in between.
+        recorded = self._manager.metrics(step).get("digest")
+        if recorded is not None and recorded != int(digest(state)):
+            raise RunError(f"the checkpoint {self.folder / str(step)} is not what was saved")
+        return state
 
     @contextlib.contextmanager
     def _failing(self, verb: str):
@@ -148,6 +154,20 @@ class Checkpoints:
 @jax.jit
 def _copy(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
+
+
+@jax.jit
+def digest(tree: Any) -> UInt32[Array, ""]:
+    """Return a number that changes with any bit of the tree's leaves, each of 32-bit numbers.
+
+    sum_l (2 l + 1) sum_i (2 i + 1) bits_li modulo 2^32: a factor that is odd loses no bit.
+    """
+    total = jnp.uint32(0)
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        bits = jax.lax.bitcast_convert_type(leaf, jnp.uint32).ravel()
+        factors = 2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1
+        total += (bits * factors).sum(dtype=jnp.uint32) * jnp.uint32(2 * number + 1)
+    return total
 
 
 def _mend_losses(folder: epath.Path) -> None:
