@@ -75,7 +75,10 @@ def loss_by_arm(content: Content) -> Figure | None:
 
 
 def loss_by_cost(content: Content) -> Figure | None:
-    """Loss against parameters and against FLOPs a token, with the front no arm is better than."""
+    """Loss against parameters and against FLOPs a token, with the front no arm is better than.
+
+    An arm that takes no products, a bigram table, has no place on the logarithmic axis of FLOPs.
+    """
     costs = (("parameters", "parameters"), ("flops_per_token", "training FLOPs a token"))
     rows = {row["arm"]: row for row in content.arms.to_dict("records")}
     drawn = []
@@ -83,7 +86,7 @@ def loss_by_cost(content: Content) -> Figure | None:
         points = {
             arm: (float(row[column]), content.estimate(arm, content.loss))
             for arm, row in rows.items()
-            if not pd.isna(row[column]) and content.values(arm, content.loss)
+            if not pd.isna(row[column]) and row[column] > 0 and content.values(arm, content.loss)
         }
         if len({x for x, _ in points.values()}) > 1:
             drawn.append((label, points))
