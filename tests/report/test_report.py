@@ -243,3 +243,13 @@ def test_importing_the_package_loads_nothing_heavy(run_python):
         "import sys, txf.report; print([m for m in ('matplotlib', 'pandas') if m in sys.modules])"
     )
     assert run_python(["-c", code]).stdout.strip() == "[]"
+
+
+def test_an_arm_that_takes_no_products_has_a_page_too(tmp_path):
+    folder = synthetic.one_at_a_time(tmp_path / "sweep")
+    arm = read_sweep(folder).members[0].arm
+    for run in read_sweep(folder).arms[arm]:
+        result = run.folder / "result.json"
+        result.write_text(json.dumps({**json.loads(result.read_text()), "flops_per_token": 0}))
+    build_report(folder)
+    assert (folder / "figures" / "loss_by_cost.svg").exists()
