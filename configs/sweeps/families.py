@@ -7,10 +7,6 @@ On storyworld, or on text of one's own:
 python -m experiments.sweep --sweep=configs/sweeps/families.py --workdir=runs/families
     [--config.data.source=text --config.data.path=train.txt
      --config.data.valid_path=valid.txt --config.data.test_path=test.txt]
-
-On 1.3 MB of TinyStories, with two seeds and the two lower learning rates (16 runs, about two
-minutes on two CPU cores), bits a byte on test: LSTM 2.04, decoder 2.31, window MLP 2.45, bigram
-3.55. After 600 steps one block of attention is behind the LSTM of its size.
 """
 
 from functools import partial
