@@ -1,15 +1,17 @@
 """What all command lines share: flags, config overrides, exit codes, and being asked to stop."""
 
+import contextlib
 import importlib.util
 import logging
 import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -44,6 +46,8 @@ def run(main: Callable[[list[str]], None]) -> None:
     """
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("txf").setLevel(logging.INFO)
+    # What Orbax leaves of a save that failed; a line of ours says that it failed.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note_signal)
     try:
@@ -61,7 +65,20 @@ def run(main: Callable[[list[str]], None]) -> None:
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
-    sys.exit(code)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process; after a failure at once.
+
+    Threads and leftovers of a library that has failed would print below our line, or never end.
+    """
+    if code != FAILED:
+        sys.exit(code)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _note_signal(number: int, _: object) -> None:

@@ -1,6 +1,5 @@
 """The train command stopped by signals: it saves itself, says so, and ends as if never stopped."""
 
-import resource
 import signal
 import subprocess
 import sys
@@ -58,14 +57,17 @@ def test_a_run_that_is_asked_to_stop_saves_itself_and_continues(config_file, tmp
     small.assert_same_run(workdir, tmp_path / "straight")
 
 
+# No file may grow past the limit: a checkpoint's would, the small files do not.
+FULL_DISK = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)
+"""
+
+
 def test_a_disk_that_takes_no_more_ends_a_run_in_one_line(config_file, tmp_path, run_python):
-    command = ["-m", "experiments.train", f"--config={config_file}", f"--workdir={tmp_path}/run"]
-    done = run_python(
-        [*command, "--config.training.steps=0"],
-        env={"JAX_COMPILATION_CACHE_DIR": ""},
-        # No file may grow past this: a checkpoint's would, the small files do not.
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
-    )
+    command = [f"--config={config_file}", f"--workdir={tmp_path}/run", "--config.training.steps=0"]
+    done = run_python(["-c", FULL_DISK, *command], env={"JAX_COMPILATION_CACHE_DIR": ""})
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("train: cannot save a checkpoint at ")
     assert done.stderr.count("\n") == 1, done.stderr
