@@ -14,9 +14,8 @@ class Clock:
     A lap lasts from one logged step to the next; evaluation and saving are left out of it.
     """
 
-    def __init__(self, seconds_before: float = 0.0):
-        """`seconds_before`: what earlier goes at the same run took."""
-        self._begun = time.perf_counter() - seconds_before
+    def __init__(self):
+        self._begun = time.perf_counter()
         self._lap_begun = time.perf_counter()
         self._lap_steps = 0
         self._rate = 0.0
@@ -55,7 +54,7 @@ class Clock:
         self._lap_begun += time.perf_counter() - since
 
     def seconds(self) -> float:
-        """Return the seconds since the run began, pauses included, times it lay still left out."""
+        """Return the seconds since the clock was made, pauses included."""
         return time.perf_counter() - self._begun
 
     def _lap_seconds(self) -> float:

@@ -1,11 +1,10 @@
 """The training loop: the one place that has effects."""
 
-import dataclasses
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -14,9 +13,10 @@ from txf.errors import Stopped
 from txf.training import run as runs
 from txf.training.checkpoints import Checkpoints
 from txf.training.clock import Clock
+from txf.training.lanes import Lanes, make_lanes
 from txf.training.logging import MetricsLog
 from txf.training.program import Program, prepare
-from txf.training.state import TrainState
+from txf.training.state import Tally, TrainState
 
 Progress = Callable[[Mapping[str, Any]], None]
 SECONDS_A_DISPATCH = 0.5  # how long the host lets the device run before it looks up
@@ -39,136 +39,202 @@ def train(
         RunError: a file could not be written.
         Stopped: `should_stop` said so; the run has saved itself.
     """
-    folder = runs.check(config, workdir)
-    if runs.is_finished(result := folder.result(), config):
-        return result
-    progress({"phase": "data"})
-    program = prepare(config, folder.tokenizer())
-    runs.begin(folder, config)
-    folder.keep_reading(program.dataset)
-    for note in program.dataset.notes:
-        progress({"phase": "note", "text": note})
-    session = _Session(config, folder, program, progress)
-    try:
-        session.restore()
-        while session.step < config.training.steps and session.diverged_at is None:
-            if should_stop():
-                session.leave()
-            session.dispatch()
-            session.record()
-        return session.finish()
-    finally:
-        session.checkpoints.close()
+    [result] = train_pack([(config, workdir)], progress=[progress], should_stop=should_stop)
+    return result
 
 
-@dataclasses.dataclass
+def train_pack(
+    members: Sequence[tuple[ConfigDict, Any]],
+    *,
+    size: int | None = None,
+    progress: Sequence[Progress] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[dict[str, Any]]:
+    """Train several runs side by side as one program, each in its own folder as if alone.
+
+    The runs differ in `TRACED` keys alone. They take the same steps at the same time, those that
+    lag behind (after a kill) first; one that diverges leaves the others alone. A run in a pack
+    comes to the same bits however often it is interrupted, as long as `size`, the number of lanes,
+    is the same (by default one a member); a run alone comes to figures that differ by rounding.
+
+    Raises:
+        As `train`.
+        ValueError: the runs do not share a compiled program.
+    """
+    progress = progress or [lambda event: None] * len(members)
+    folders = [runs.check(config, workdir) for config, workdir in members]
+    results = [folder.result() for folder in folders]
+    sessions = [
+        _Session(config, folder, tell)
+        for (config, _), folder, result, tell in zip(
+            members, folders, results, progress, strict=True
+        )
+        if not runs.is_finished(result, config)
+    ]
+    if sessions:
+        with contextlib.ExitStack() as stack:
+            for session in sessions:
+                stack.callback(session.close)
+                session.begin()
+            _train(sessions, size or len(members), should_stop)
+    return [folder.result() for folder in folders]
+
+
+def _train(sessions: list["_Session"], size: int, should_stop: Callable[[], bool]) -> None:
+    """Take all steps that are left to these runs, and finish them."""
+    config, clock = sessions[0].config, Clock()
+    for session in sessions:
+        session.clock, session.share = clock, 1 / len(sessions)
+    states = [session.restore() for session in sessions]
+    lanes = make_lanes([session.program for session in sessions], states, size)
+    del states  # the lanes' own by now
+    clock.start_lap()
+    while left := [session for session in sessions if session.goes_on()]:
+        if should_stop():
+            _leave(sessions, lanes)
+        step = min(session.step for session in left)
+        moving = [session.goes_on() and session.step == step for session in sessions]
+        events = [step + every - step % every for every in _intervals(config)]
+        others = [session.step for session in left if session.step > step]
+        count = min(min([*events, *others, config.training.steps]) - step, sessions[0].patience())
+        lanes.advance([session.step for session in sessions], count, moving)
+        clock.count(count, lanes.metrics)
+        _record(sessions, lanes, moving, step + count)
+    for lane, session in enumerate(sessions):
+        session.finish(lanes.state(lane))
+
+
+def _intervals(config: ConfigDict) -> tuple[int, int, int]:
+    training = config.training
+    return training.log_every, training.eval_every, training.checkpoint_every
+
+
+def _record(sessions: list["_Session"], lanes: Lanes, moving: list[bool], step: int) -> None:
+    """Log, evaluate and save the runs that have come to `step`, where it is one for that."""
+    config, clock = sessions[0].config, sessions[0].clock
+    ends = step == config.training.steps
+    logs, evaluates, saves = (ends or step % every == 0 for every in _intervals(config))
+    here = [lane for lane, moves in enumerate(moving) if moves]
+    for lane in here:
+        sessions[lane].step = step
+    if not (logs or evaluates or saves):
+        return
+    readings = lanes.read()
+    for lane in here:
+        sessions[lane].look_for_divergence(readings[lane][0])
+    here = [lane for lane in here if sessions[lane].diverged_at is None]
+    if logs:
+        rate = clock.lap()
+        for lane in here:
+            sessions[lane].log_train_line(*readings[lane], rate)
+        lanes.forget(here)
+    if evaluates or saves:
+        with clock.paused():
+            for lane in here:
+                sessions[lane].evaluate_and_save(lanes.state(lane), saves)
+
+
+def _leave(sessions: list["_Session"], lanes: Lanes) -> None:
+    """Save where training is, and stop; no line is written that it would not write anyway.
+
+    Raises:
+        Stopped: always.
+    """
+    for lane, (session, (tally, _)) in enumerate(zip(sessions, lanes.read(), strict=True)):
+        session.look_for_divergence(tally)
+        session.save(lanes.state(lane))
+    for session in sessions:
+        session.checkpoints.wait()
+    step = min(session.step for session in sessions)
+    raise Stopped(f"stopped at step {step}; the same command continues")
+
+
 class _Session:
-    """One go at a run: the state on its way from a checkpoint to the last step."""
+    """One go at a run: its folder, its log, its checkpoints, and how far it is."""
 
-    config: ConfigDict
-    folder: runs.RunFolder
-    program: Program
-    progress: Progress
-
-    def __post_init__(self):
-        self.log = MetricsLog(self.folder.metrics)
-        self.checkpoints = Checkpoints(self.folder.checkpoints, keep=self.config.checkpoint.keep)
-        self.state: TrainState | None = None
+    def __init__(self, config: ConfigDict, folder: runs.RunFolder, progress: Progress):
+        self.config, self.folder, self.progress = config, folder, progress
         self.step = 0
         self.diverged_at: int | None = None
         self.saved_at: int | None = None
-        self.metrics: Mapping[str, jax.Array] = {}
-        self.clock = Clock(self.log.seconds())
+        self.clock = Clock()
+        self.share = 1.0  # of the clock's seconds: runs of a pack divide the machine's time
+        self.program: Program
+        self.log: MetricsLog
+        self.checkpoints: Checkpoints | None = None
 
-    def restore(self) -> None:
-        """Take up the newest checkpoint, or begin: evaluate and save the state of step 0."""
+    def begin(self) -> None:
+        """Load the data, and open or make the run's files."""
+        self.progress({"phase": "data"})
+        self.program = prepare(self.config, self.folder.tokenizer())
+        runs.begin(self.folder, self.config)
+        self.folder.keep_reading(self.program.dataset)
+        for note in self.program.dataset.notes:
+            self.progress({"phase": "note", "text": note})
+        self.log = MetricsLog(self.folder.metrics)
+        self.seconds_before = self.log.seconds()
+        self.checkpoints = Checkpoints(self.folder.checkpoints, keep=self.config.checkpoint.keep)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+    def restore(self) -> TrainState:
+        """Return the newest checkpoint's state, or begin: evaluate and save that of step 0."""
         if self.checkpoints.steps():
-            self.step, self.state = self.checkpoints.restore(self.program.compiled.state_like)
+            self.step, state = self.checkpoints.restore(self.program.compiled.state_like)
             self.checkpoints.discard_after(self.step)
             self.log.keep_until(self.step)
             self.saved_at = self.step
         else:
             self.log.keep_until(-1)
             self.progress({"phase": "compile"})
-            self.state = self.program.init_state()
-            self.evaluate()
-            self.save()
-        self.clock.start_lap()
+            state = self.program.init_state()
+            self.evaluate(state)
+            self.save(state)
+        return state
 
-    def dispatch(self) -> None:
-        """Take as many steps as lie before the next event, in one compiled call."""
-        training = self.config.training
-        events = (training.log_every, training.eval_every, training.checkpoint_every)
-        to_event = min(every - self.step % every for every in events)
-        count = min(to_event, training.steps - self.step, self._patience())
-        draws = self.program.draws(self.step, count)
-        self.state, self.metrics = self.program.compiled.train_steps(
-            self.state, self.program.data, draws, np.int32(count), self.program.hyper
-        )
-        self.step += count
-        self.clock.count(count, self.metrics)
+    def goes_on(self) -> bool:
+        """Tell whether there are steps left to take."""
+        return self.step < self.config.training.steps and self.diverged_at is None
 
-    def record(self) -> None:
-        """Log, evaluate and save where this step is one for it."""
-        training, step = self.config.training, self.step
-        ends = step == training.steps
-        logs, evaluates, saves = (
-            ends or step % every == 0
-            for every in (training.log_every, training.eval_every, training.checkpoint_every)
-        )
-        if logs or evaluates or saves:
-            self._look_for_divergence()
-        if self.diverged_at is not None:
-            return
-        if logs:
-            self._log_train_line()
-        if evaluates or saves:
-            with self.clock.paused():
-                self.evaluate()
-                if saves or self.log.best() is self.log.find(step, "valid"):
-                    self.save()
+    def evaluate_and_save(self, state: TrainState, saves: bool) -> None:
+        """Evaluate; save where that is asked for, and what is best so far."""
+        self.evaluate(state)
+        if saves or self.log.best() is self.log.find(self.step, "valid"):
+            self.save(state)
 
-    def evaluate(self) -> None:
+    def evaluate(self, state: TrainState) -> None:
         """Write the line of the validation split, unless it is there."""
         if self.log.find(self.step, "valid") is None:
             self.progress({"phase": "evaluate", "step": self.step})
-            metrics = self._evaluate("valid")
+            metrics = self._evaluate(state, "valid")
             self.log.write(self.step, "valid", metrics)
             if not np.isfinite(metrics["loss"]):
                 self.diverged_at = self.step
 
-    def save(self) -> None:
+    def save(self, state: TrainState) -> None:
         """Save this step, once; not one that has diverged, unless it is the first of all."""
         line = self.log.find(self.step, "valid")
         loss = math.inf if line is None or line["loss"] is None else line["loss"]
         if self.saved_at == self.step or (self.diverged_at is not None and self.step > 0):
             return
         self.log.flush()
-        self.checkpoints.save(self.step, self.state, loss)
+        self.checkpoints.save(self.step, state, loss)
         self.saved_at = self.step
 
-    def leave(self) -> None:
-        """Save where training is, and stop; no line is written that it would not write anyway.
-
-        Raises:
-            Stopped: always.
-        """
-        self._look_for_divergence()
-        self.save()
-        self.checkpoints.wait()
-        raise Stopped(f"stopped at step {self.step}; the same command continues")
-
-    def finish(self) -> dict[str, Any]:
+    def finish(self, state: TrainState) -> None:
         """Evaluate what training ends with and write result.json, when the last save is on disk."""
         self.checkpoints.wait()
         diverged = self.diverged_at is not None
         if diverged:
-            self.step, self.state = self.checkpoints.restore(self.program.compiled.state_like)
-        self.evaluate()
+            self.step, state = self.checkpoints.restore(self.program.compiled.state_like)
+        self.evaluate(state)
         metrics = {"valid": _without_place(self.log.find(self.step, "valid"))}
         if "test" in self.program.dataset.splits:
             if self.log.find(self.step, "test") is None:
-                self.log.write(self.step, "test", self._evaluate("test"))
+                self.log.write(self.step, "test", self._evaluate(state, "test"))
             metrics["test"] = _without_place(self.log.find(self.step, "test"))
         self.log.flush()
         best = self.log.best()
@@ -180,41 +246,43 @@ class _Session:
             "error": f"the loss was not finite at step {self.diverged_at}" if diverged else None,
             "parameters": self.program.parameters,
             "flops_per_token": self.program.flops_per_token,
-            "seconds": self.clock.seconds(),
+            "seconds": self.seconds(),
             "best": None if best is None else {"step": best["step"], "loss": best["loss"]},
             **metrics,
         }
         self.folder.write_result(result)
-        return result
 
-    def _look_for_divergence(self) -> None:
-        bad_step = int(self.state.tally.bad_step)
-        self.diverged_at = bad_step if bad_step >= 0 else None
+    def seconds(self) -> float:
+        """Return the seconds this run has taken, earlier goes at it included."""
+        return self.seconds_before + self.share * self.clock.seconds()
 
-    def _evaluate(self, split: str) -> dict[str, float]:
-        return self.program.evaluate(self.state.params, split, self.config.training.eval_batch_size)
+    def look_for_divergence(self, tally: Tally) -> None:
+        """Note the first step, if there is one, whose loss was not finite."""
+        if tally.bad_step >= 0:
+            self.diverged_at = int(tally.bad_step)
 
-    def _log_train_line(self) -> None:
-        tally, metrics = jax.device_get((self.state.tally, self.metrics))
-        rate = self.clock.lap()
-        tokens = self.config.training.batch_size * self.config.data.context_length
-        line = {
-            "loss": tally.nats / np.maximum(tally.weight, 1),
-            **metrics,
-            "tokens_per_second": rate * tokens,
-            "seconds": self.clock.seconds(),
-        }
-        self.log.write(self.step, "train", line)
-        self.state = self.state.forget()
-        event = {"phase": "train", "step": self.step, "steps": self.config.training.steps}
-        self.progress({**event, "loss": float(line["loss"]), "steps_per_second": rate})
-
-    def _patience(self) -> int:
+    def patience(self) -> int:
         """Return how many steps one dispatch may take."""
         wanted = self.config.training.steps_per_dispatch
         if wanted:
             return wanted
         return int(np.clip(SECONDS_A_DISPATCH * self.clock.pace(), 1, self.program.most_steps))
+
+    def log_train_line(self, tally: Tally, metrics: Mapping[str, Any], rate: float) -> None:
+        """Write the line of the steps since the last one; `rate` is in steps a second."""
+        tokens = self.config.training.batch_size * self.config.data.context_length
+        line = {
+            "loss": tally.nats / np.maximum(tally.weight, 1),
+            **metrics,
+            "tokens_per_second": rate * tokens,
+            "seconds": self.seconds(),
+        }
+        self.log.write(self.step, "train", line)
+        event = {"phase": "train", "step": self.step, "steps": self.config.training.steps}
+        self.progress({**event, "loss": float(line["loss"]), "steps_per_second": rate})
+
+    def _evaluate(self, state: TrainState, split: str) -> dict[str, float]:
+        return self.program.evaluate(state.params, split, self.config.training.eval_batch_size)
 
 
 def _without_place(line: Mapping[str, Any]) -> dict[str, Any]:

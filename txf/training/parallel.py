@@ -5,6 +5,7 @@ and tensor. `pmap` is plain data parallelism: every device holds all parameters 
 the batch, and gradients are summed over devices by name. Both run the same pure train step.
 """
 
+import math
 import re
 from typing import Any
 
@@ -88,6 +89,16 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def draws_sharding(mesh: Mesh) -> NamedSharding:
     """Return the sharding of draws [K, batch]: the batch is split over data and fsdp."""
     return NamedSharding(mesh, PartitionSpec(None, *BATCH))
+
+
+def member_shardings(size: int) -> tuple[NamedSharding, NamedSharding]:
+    """Return the shardings of what has a leading axis of `size` members, and of what they share.
+
+    Members lie on as many of the devices as divide their number.
+    """
+    count = math.gcd(size, jax.device_count())
+    mesh = Mesh(np.asarray(jax.devices()[:count]), ("members",))
+    return NamedSharding(mesh, PartitionSpec("members")), replicated(mesh)
 
 
 def split_batch(mesh: Mesh, batch: Any) -> Any:

@@ -49,13 +49,15 @@ TRACED = (
 )
 
 
-class Compiled(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Compiled:
     """The model and its compiled functions; runs that differ in `TRACED` keys alone share them."""
 
     model: nn.Module
     state_like: TrainState
     initialize: Callable[..., TrainState]
-    train_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]] | None
+    train_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+    pure_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]  # what packs compile
     eval_step: Callable[..., dict[str, jax.Array]]
 
 
@@ -216,6 +218,7 @@ def _compile(
         state_like=jax.tree.map(_with_sharding, shapes, places),
         initialize=jax.jit(initialize, out_shardings=places, compiler_options=quick),
         train_steps=_compile_train_steps(model, spec, take, mode, mesh, places),
+        pure_steps=partial(train_steps, model, spec, take),
         eval_step=jax.jit(
             partial(eval_step, model),
             in_shardings=(places.params, parallel.replicated(mesh)),

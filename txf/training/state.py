@@ -34,7 +34,10 @@ class TrainState(flax.struct.PyTreeNode):
         """Return the key that this step's randomness is derived from."""
         return jax.random.fold_in(jax.random.wrap_key_data(self.rng), self.step)
 
-    def forget(self) -> "TrainState":
-        """Return this state with an empty tally, in the place of the old one, which is logged."""
-        places = jax.tree.map(lambda leaf: leaf.sharding, self.tally)
-        return self.replace(tally=jax.device_put(Tally.empty(), places))
+    def with_tally(self, tally: Tally) -> "TrainState":
+        """Return this state with another tally, which is on the host, in the place of its own."""
+        return self.replace(
+            tally=jax.tree.map(
+                lambda new, old: jax.device_put(new, old.sharding), tally, self.tally
+            )
+        )
