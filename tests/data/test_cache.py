@@ -176,11 +176,11 @@ def test_progress_is_told(config, monkeypatch, caplog):
 def test_a_full_disk_leaves_nothing_behind(config, monkeypatch):
     config.data.tokenizer = "byte"
 
-    def full(self):
+    def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache._Writer, "flush", full)
+        patch.setattr(cache.os, "fsync", full)
         with pytest.raises(RunError, match=r"No space left on device; free some space"):
             load_dataset(config)
     assert corpora() == []

@@ -353,13 +353,15 @@ def test_position_is_nanogpts_split(size):
     text = "".join(STORIES)
     n = len(text)
     parts = [(text[i : i + size], False) for i in range(0, n, size)] + [("", True)]
-    dealt = list(deal_by_position(parts, (0.1, 0.0)))
+    data = default_config().data
+    dealt = list(deal_by_position(parts, data, (0.1, 0.0)))
     for split, expected in (("train", text[: int(n * 0.9)]), ("valid", text[int(n * 0.9) :])):
         assert joined((part, ends) for name, part, ends in dealt if name == split) == [expected]
 
 
 def test_position_cuts_documents_and_loses_none():
-    dealt = list(deal_by_position([(text, True) for text in STORIES], (0.15, 0.3)))
+    data = default_config().data
+    dealt = list(deal_by_position([(text, True) for text in STORIES], data, (0.15, 0.3)))
     assert "".join(part for _, part, _ in dealt) == "".join(STORIES)
     splits = [
         joined((part, ends) for name, part, ends in dealt if name == split)
@@ -370,6 +372,57 @@ def test_position_cuts_documents_and_loses_none():
     n = len("".join(STORIES))
     borders = [0, int((1 - 0.15 - 0.3) * n), int((1 - 0.3) * n), n]
     assert [len("".join(split)) for split in splits] == np.diff(borders).tolist()
+
+
+class Changing:
+    """Documents that are others when they are read for the second time."""
+
+    def __init__(self, *readings):
+        self.readings = list(readings)
+
+    def __iter__(self):
+        return ((text, True) for text in self.readings.pop(0))
+
+
+@pytest.mark.parametrize("second", [[*STORIES, "one more"], STORIES[:-1]])
+@pytest.mark.parametrize("how", ["document", "position"])
+def test_documents_that_come_or_go_between_two_readings_are_refused(config, how, second):
+    config.data.path = "a.txt"
+    documents = Changing(STORIES, second)
+    with pytest.raises(UserError, match=r"data.path=a.txt changed while it was read; start again"):
+        if how == "document":
+            list(sources.deal_by_document(documents, config.data, (0.1, 0.1)))
+        else:
+            list(deal_by_position(documents, config.data, (0.1, 0.1)))
+
+
+@pytest.mark.parametrize("change", ["grow", "shrink", "rewrite", "remove"])
+@pytest.mark.parametrize("how", ["document", "position"])
+def test_a_file_that_changes_between_two_readings_is_refused(
+    config, tmp_path, monkeypatch, how, change
+):
+    path = tmp_path / "a.txt"
+    write(config, path, "\n\n".join(STORIES))
+    config.data.split = how
+    config.data.tokenizer = "byte"
+    read, readings = sources.read_chunks, itertools.count()
+
+    def reading(*arguments):
+        yield from read(*arguments)
+        if next(readings) == 1:  # of one to see how to cut, one to deal, and one to take
+            match change:
+                case "grow":
+                    path.write_text(path.read_text() + "\n\none more")
+                case "shrink":
+                    path.write_text("\n\n".join(STORIES[:-1]))
+                case "rewrite":
+                    path.write_text(path.read_text()[::-1])
+                case "remove":
+                    path.unlink()
+
+    monkeypatch.setattr(sources, "read_chunks", reading)
+    words = "a.txt: No such file" if change == "remove" else "changed while it was read; start"
+    refused(config, words)
 
 
 def test_tiny_shakespeare_as_nanogpt_reads_it(config, shared_data):

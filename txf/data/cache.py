@@ -16,21 +16,25 @@ import pathlib
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from txf import files
-from txf.data.bpe import GROUP, PIECE, pieces
-from txf.data.reading import find_files
-from txf.data.sources import SPLITS, document_parts
-from txf.data.tokenizers import Tokenizer, check_ids, from_json
+from txf.data.bpe import PIECE, pieces
+from txf.data.reading import find_files, stamp_of
+from txf.data.sources import SPLITS, being_written, document_parts
+from txf.data.tokenizers import Tokenizer, from_json
+from txf.data.workers import Group, encode_in_order, num_workers
 from txf.errors import RunError, UserError
 
-# Text files of more bytes than this, together, go through the cache.
-LARGE = 1 << 26
+# Text files of more bytes than this, together, go through the cache: what would take seconds to
+# tokenize at each start.
+LARGE = 1 << 23
+# Texts are tokenized so many characters at a time.
+GROUP = 1 << 18
 # A bpe tokenizer learns from about so many bytes of files of text.
 SAMPLE = 20_000_000
 VERSION = 1
@@ -70,18 +74,11 @@ def _stamps(data: ConfigDict) -> list[tuple[str, int, int]]:
     if data.source == "tfds":
         from txf.data.tfds import prepared_files  # TFDS takes seconds to import
 
-        paths = prepared_files(data)
+        found = [(path, "data.tfds_name") for path in prepared_files(data)]
     else:
-        keys = [key for key in KEYS if data[key]]
-        paths = [path for key in keys for path in find_files(data[key], f"data.{key}")]
-    stamps = []
-    for path in paths:
-        if "://" in os.fspath(path):
-            stamps.append((os.fspath(path), 0, 0))
-        else:
-            status = os.stat(path)
-            stamps.append((os.fspath(path), status.st_size, status.st_mtime_ns))
-    return stamps
+        keys = {f"data.{key}": data[key] for key in KEYS if data[key]}
+        found = [(path, key) for key, given in keys.items() for path in find_files(given, key)]
+    return [(os.fspath(path), *stamp_of(path, key)) for path, key in found]
 
 
 def _fingerprint(*parts: Any) -> str:
@@ -201,10 +198,7 @@ def prepare(data: ConfigDict, tokenizer: Tokenizer) -> Prepared:
         try:
             _write(scratch, data, tokenizer, stamps)
             if [list(stamp) for stamp in _stamps(data)] != stamps:
-                raise UserError(
-                    f"{data.path or data.tfds_name} changed while it was read; start again when"
-                    " nothing writes to it"
-                )
+                raise being_written(data.path or data.tfds_name)
             _publish(scratch, place, stamps, tokenizer.vocab_size)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -294,21 +288,27 @@ def _write(
     scratch: pathlib.Path, data: ConfigDict, tokenizer: Tokenizer, stamps: list[list[Any]]
 ) -> None:
     notes: list[str] = []
+    counts: dict[str, Counts] = {}
+    workers = num_workers(sum(size for _, size, _ in stamps))
+    groups = _groups(_told("tokenizing the text", data, notes))
     with contextlib.ExitStack() as stack:
-        writers = {}
-        for split, part, ends in _told("tokenizing the text", data, notes):
-            if split not in writers:
-                file = stack.enter_context(open(scratch / f"{split}.tokens", "wb"))
-                writers[split] = _Writer(file, tokenizer)
-            writers[split].feed(part, ends)
-        for writer in writers.values():
-            writer.flush()
+        encoded = stack.enter_context(
+            contextlib.closing(encode_in_order(tokenizer, groups, workers))
+        )
+        streams: dict[str, BinaryIO] = {}
+        for split, part in encoded:
+            if split not in streams:
+                streams[split] = stack.enter_context(open(scratch / f"{split}.tokens", "wb"))
+                counts[split] = Counts(documents=-1)  # the first end is before the first document
+            streams[split].write(part.ids.tobytes())
+            counts[split].tokens += part.ids.size
+            counts[split].text_bytes += part.text_bytes
+            counts[split].documents += part.ends
+            counts[split].unknown += part.unknown
     meta = {
         "stamps": stamps,
         "dtype": np.dtype(tokenizer.dtype).name,
-        "splits": {
-            split: dataclasses.asdict(writers[split].counts) for split in SPLITS if split in writers
-        },
+        "splits": {split: dataclasses.asdict(counts[split]) for split in SPLITS if split in counts},
         "notes": notes,
     }
     (scratch / "meta.json").write_text(json.dumps(meta, indent=1))
@@ -317,46 +317,36 @@ def _write(
             os.fsync(file.fileno())
 
 
-class _Writer:
-    """Writes the stream of one split: EOT document EOT document ... EOT."""
+@dataclasses.dataclass
+class _Gathered:
+    """What is not yet handed on of a split: a group, and the end of a document not whole."""
 
-    def __init__(self, file: BinaryIO, tokenizer: Tokenizer):
-        self.counts = Counts()
-        self._file, self._tokenizer = file, tokenizer
-        self._open = ""  # the end of a document that is not whole
-        self._group: list[str | None] = [None]  # pieces of text; None is an end
-        self._size = 0
+    group: Group
+    size: int = 0
+    opened: str = ""
 
-    def feed(self, part: str, ends: bool) -> None:
-        """Take the next part of a document."""
-        text = self._open + part
-        if not ends and len(text) <= PIECE:
-            self._open = text
-            return
-        # Cut as the whole document would be: the tokens do not depend on the parts.
-        *whole, self._open = pieces(text)
+
+def _groups(parts: Iterable[tuple[str, str, bool]]) -> Iterator[tuple[str, Group]]:
+    """Gather each split's stream, EOT document EOT document ... EOT, in groups of pieces.
+
+    Documents are cut as if they were whole: what a group is made of depends on no part's size.
+    """
+    splits: dict[str, _Gathered] = {}
+    for split, part, ends in parts:
+        if split not in splits:
+            splits[split] = _Gathered([None])
+        gathered = splits[split]
+        gathered.opened += part
+        if not ends and len(gathered.opened) <= PIECE:
+            continue
+        *whole, gathered.opened = pieces(gathered.opened)
         if ends:
-            whole.append(self._open)
-            self._open = ""
-            self.counts.documents += 1
-        self._group += whole
-        self._size += sum(map(len, whole))
-        if ends:
-            self._group.append(None)
-        if self._size >= GROUP:
-            self.flush()
-
-    def flush(self) -> None:
-        """Tokenize and write what was fed."""
-        texts = [piece for piece in self._group if piece is not None]
-        ids = iter(self._tokenizer.encode_many(texts))
-        end = np.zeros(1, self._tokenizer.dtype)
-        stream = [end if piece is None else next(ids) for piece in self._group]
-        tokens = np.concatenate([np.zeros(0, self._tokenizer.dtype), *stream])
-        check_ids(tokens, self._tokenizer.vocab_size, "the text")
-        self._file.write(tokens.tobytes())
-        self.counts.tokens += tokens.size
-        self.counts.text_bytes += sum(len(text.encode()) for text in texts)
-        if self._tokenizer.unknown is not None:
-            self.counts.unknown += int((tokens == self._tokenizer.unknown).sum())
-        self._group, self._size = [], 0
+            whole.append(gathered.opened)
+            gathered.opened = ""
+        gathered.size += sum(map(len, whole))
+        gathered.group += [*whole, None] if ends else whole
+        if gathered.size >= GROUP:
+            yield split, gathered.group
+            gathered.group, gathered.size = [], 0
+    for split, gathered in splits.items():
+        yield split, gathered.group

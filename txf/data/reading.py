@@ -68,6 +68,25 @@ def _check_regular(path: epath.Path, key: str) -> None:
         raise UserError(f"{key}: cannot read {name}: {error.strerror or error}") from error
 
 
+# Size in bytes, and time of change in nanoseconds.
+Stamp = tuple[int, int]
+
+
+def stamp_of(path: epath.Path, key: str) -> Stamp:
+    """Return what tells that a local file was changed; (0, 0) for a URL, where nothing does.
+
+    Raises:
+        UserError: the file is not there.
+    """
+    if "://" in os.fspath(path):
+        return 0, 0
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise UserError(f"{key}: cannot read {path}: {error.strerror or error}") from error
+    return status.st_size, status.st_mtime_ns
+
+
 def read_chunks(path: epath.Path, key: str, notes: list[str]) -> Iterator[str]:
     """Yield the text of a UTF-8 file, some megabytes at a time.
 

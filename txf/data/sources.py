@@ -14,7 +14,7 @@ import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
-from txf.data.reading import find_files, read_chunks
+from txf.data.reading import find_files, read_chunks, stamp_of
 from txf.data.tokenizers import END_OF_TEXT
 from txf.errors import UserError
 
@@ -134,26 +134,38 @@ def _last_part(text: str, opened: bool) -> Iterator[tuple[str, bool]]:
 
 
 class DocumentFiles:
-    """The documents of the file or files at `path`; each iteration reads them again."""
+    """The documents of the file or files at `path`; each iteration reads them again.
+
+    Raises:
+        UserError: a file is unusable, or changed since it was first looked at.
+    """
 
     def __init__(self, path: str, key: str, how: str):
         self._files = find_files(path, key)
+        self._stamps = [stamp_of(file, key) for file in self._files]
         self._key, self._how = key, how
         self.notes: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         self.notes = []
         ways, count = set(), 0
-        for file in self._files:
+        for file, stamp in zip(self._files, self._stamps, strict=True):
             changes: list[str] = []
             parts, way = split_documents(partial(_read_anew, file, self._key, changes), self._how)
             ways.add(way)
             for part, ends in parts:
                 count += ends
                 yield part, ends
+            if stamp_of(file, self._key) != stamp:
+                raise being_written(f"{self._key}: {file}")
             self.notes += changes
         cut = f"{len(self._files)} file(s), {count} document(s), cut by {', '.join(sorted(ways))}"
         self.notes.append(f"{self._key}: {cut}")
+
+
+def being_written(what: str) -> UserError:
+    """Return the error that says that what takes several readings is being written to."""
+    return UserError(f"{what} changed while it was read; start again when nothing writes to it")
 
 
 def _read_anew(file: epath.Path, key: str, notes: list[str]) -> Iterator[str]:
@@ -204,10 +216,11 @@ def deal_by_document(
     """Yield (split, part, whether it ends a document), as `assign_splits` deals the documents.
 
     Raises:
-        UserError: there are fewer different documents than splits.
+        UserError: there are fewer different documents than splits, or another number of documents
+            when they are read again.
     """
     keys = item_keys(documents, data.seed)
-    what = f"data.path={data.path}" if data.path else f"data.tfds_name={data.tfds_name}"
+    what = _named(data)
     wanted, different = 1 + sum(fraction > 0 for fraction in fractions), len(set(keys))
     if different < wanted:
         raise UserError(
@@ -226,18 +239,29 @@ def deal_by_document(
         splits[dealt[split]] = code
     number = 0
     for part, ends in documents:
+        if number == len(keys):
+            raise being_written(what)
         yield SPLITS[splits[number]], part, ends
         number += ends
+    if number < len(keys):
+        raise being_written(what)
+
+
+def _named(data: ConfigDict) -> str:
+    return f"data.path={data.path}" if data.path else f"data.tfds_name={data.tfds_name}"
 
 
 def deal_by_position(
-    documents: Iterable[tuple[str, bool]], fractions: tuple[float, float]
+    documents: Iterable[tuple[str, bool]], data: ConfigDict, fractions: tuple[float, float]
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield (split, part, whether it ends a document): train first, then valid, then test.
 
     Of the n characters of all documents, train ends at int((1 - valid_fraction - test_fraction)
     * n) and valid at int((1 - test_fraction) * n). A document across a border is cut there. One
     document with fractions 0.1 and 0 is nanoGPT's `data[:int(n * 0.9)]`, `data[int(n * 0.9):]`.
+
+    Raises:
+        UserError: there is another number of characters when they are read again.
     """
     valid_fraction, test_fraction = fractions
     total = sum(len(part) for part, _ in documents)
@@ -260,6 +284,8 @@ def deal_by_position(
             yield split, "", True
             opened = False
         start += len(part)
+    if start != total:
+        raise being_written(_named(data))
 
 
 def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, bool]]:
@@ -273,7 +299,8 @@ def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, b
         (split, part of a document, whether the document ends with it).
 
     Raises:
-        UserError: a file is missing or unusable, or there are too few documents to split.
+        UserError: a file is missing, unusable or being written to, or there are too few documents
+            to split.
     """
     documents = DocumentFiles(data.path, "data.path", data.documents)
     fractions = (
@@ -281,7 +308,7 @@ def text_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, b
         0.0 if data.test_path else data.test_fraction,
     )
     if data.split == "position":
-        yield from deal_by_position(documents, fractions)
+        yield from deal_by_position(documents, data, fractions)
     else:
         yield from deal_by_document(documents, data, fractions)
     notes += documents.notes

@@ -279,7 +279,7 @@ def tfds_parts(data: ConfigDict, notes: list[str]) -> Iterator[tuple[str, str, b
     if not any(fractions):
         yield from (("train", text, ends) for text, ends in train)
     elif data.split == "position":
-        yield from deal_by_position(train, fractions)
+        yield from deal_by_position(train, data, fractions)
     else:
         yield from deal_by_document(train, data, fractions)
     for split, documents in examples.items():
