@@ -1,7 +1,7 @@
 """Run a sweep, or continue it, and write its table and report.
 
 python -m experiments.sweep --sweep=configs/sweeps/ln_placement.py --workdir=SWEEP
-    [--dry_run] [--retry_failed] [--config.training.steps=200 ...]
+    [--dry_run] [--retry_failed] [--pack=auto|N] [--config.training.steps=200 ...]
 """
 
 import re
@@ -19,6 +19,9 @@ _SWEEP = flags.DEFINE_string(
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep, new or to be continued.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would run and what it would cost.")
 _RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run members again that have failed.")
+_PACK = flags.DEFINE_string(
+    "pack", "auto", "How many members that share a compiled program train side by side."
+)
 flags.mark_flag_as_required("sweep")
 
 
@@ -29,6 +32,7 @@ def main(overrides: list[str]) -> None:
 
     from txf.sweeps import estimate
     from txf.sweeps.definition import load_experiment, settle
+    from txf.sweeps.packing import pack_size
     from txf.sweeps.runner import recorded_status, run_sweep
 
     experiment = load_experiment(_SWEEP.value, override_values(overrides))
@@ -40,12 +44,13 @@ def main(overrides: list[str]) -> None:
         statuses = {name: "" if status == "failed" else status for name, status in statuses.items()}
     costs = estimate.sweep_costs(experiment.members)
     rate = estimate.matmul_rate()
+    pack = pack_size(_PACK.value, experiment.members, costs, rate)
     if _DRY_RUN.value:
         print(estimate.describe(experiment, costs, rate, statuses))
         return
 
     from txf.sweeps.progress import make_progress
-    from txf.training.loop import train
+    from txf.training.loop import train, train_pack
 
     seconds = estimate.sweep_seconds(experiment.members, costs, rate)
     print(f"{experiment.question.splitlines()[0]}\n{estimate.varied(experiment)}", flush=True)
@@ -53,6 +58,8 @@ def main(overrides: list[str]) -> None:
         experiment,
         _WORKDIR.value,
         train=train,
+        train_pack=train_pack,
+        pack=pack,
         retry_failed=_RETRY_FAILED.value,
         progress=make_progress(sys.stdout, seconds),
         should_stop=common.should_stop,
@@ -69,4 +76,4 @@ def override_values(overrides: list[str]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    common.run(main)
+    common.run(main, many=True)

@@ -15,7 +15,7 @@ from txf.nn.cost import parameter_count, training_flops_per_token
 from txf.sweeps.definition import Experiment
 from txf.sweeps.grid import Member, apply_overrides, format_value, refuse_members, short_keys
 from txf.sweeps.progress import duration
-from txf.training.program import TRACED
+from txf.training.program import program_key
 
 # The model of time: matrix products at this share of the rate measured for large ones, so many
 # seconds to start and end a run, and so many to compile what members of an arm share: a model, and
@@ -153,7 +153,7 @@ def sweep_seconds(
     seconds = {}
     for member in members:
         took = costs[member.name].flops / (EFFICIENCY * rate) + SECONDS_A_RUN
-        program = _program_key(member.config)
+        program = program_key(member.config)
         if program not in compiled:
             compiled.add(program)
             blocks = 1 if member.config.model.scan_layers else member.config.model.depth
@@ -245,12 +245,6 @@ def _cost_key(config: ConfigDict) -> str:
     parts = {"task": config.task}
     parts |= {part: config[part].to_dict() for part in ("data", "model", "training")}
     return json.dumps(parts | {"optimizer": config.optimizer.name}, sort_keys=True)
-
-
-def _program_key(config: ConfigDict) -> str:
-    """Return a text equal for configs that run the same compiled program."""
-    flat = {key: value for key, value in flatten(config).items() if key not in TRACED}
-    return json.dumps(flat, sort_keys=True)
 
 
 def _memory(config: ConfigDict, parameters: int, vocab_size: int) -> float:

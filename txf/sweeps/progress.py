@@ -18,8 +18,8 @@ class SweepProgress(Protocol):
     def begin(self, members: Mapping[str, str]) -> None:
         """The sweep begins; `members` maps every name to its status ('' for one still to run)."""
 
-    def started(self, member: str) -> None:
-        """A member begins or continues."""
+    def started(self, *members: str) -> None:
+        """A member begins or continues, or several side by side."""
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
         """A member's training loop says where it is: its step, loss or phase."""
@@ -59,7 +59,7 @@ class Tally:
         self.began = clock()
         self._work_done = 0.0  # since this process began
         self._said: set[str] = set()
-        self.current: str | None = None
+        self.current: tuple[str, ...] = ()
         self.current_began = self.began
         self.current_event: dict[str, Any] = {}
 
@@ -68,9 +68,9 @@ class Tally:
         self.statuses = dict(members)
         self.began = self._clock()
 
-    def started(self, member: str) -> None:
-        """Note which member runs."""
-        self.current, self.current_event = member, {}
+    def started(self, *members: str) -> None:
+        """Note which members run."""
+        self.current, self.current_event = members, {}
         self.current_began = self._clock()
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Tally:
         """Note how a member ended."""
         self.statuses[member], self.notes[member] = status, note
         self._work_done += self.weight(member)
-        self.current = None
+        self.current = tuple(name for name in self.current if name != member)
 
     def weight(self, member: str) -> float:
         """The work in a member, where members without a given weight count 1."""
@@ -106,12 +106,12 @@ class Tally:
 
     @property
     def seconds_of_current(self) -> float:
-        """How long the running member has been running."""
+        """How long the running members have been running."""
         return self._clock() - self.current_began
 
     @property
     def fraction_of_current(self) -> float:
-        """How far the running member is, 0 to 1."""
+        """How far the running members are, 0 to 1."""
         step, steps = (self.current_event.get(key) for key in ("step", "steps"))
         return step / steps if step and steps else 0.0
 
@@ -119,7 +119,7 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Time left if work goes on at the pace so far; None before there is one."""
         current = self.current  # read once: a live table asks from a thread of its own
-        doing = self.weight(current) * self.fraction_of_current if current else 0.0
+        doing = sum(map(self.weight, current)) * self.fraction_of_current
         done = self._work_done + doing
         left = sum(self.weight(m) for m, status in self.statuses.items() if not status) - doing
         elapsed = self._clock() - self.began
@@ -140,9 +140,9 @@ class Lines:
         already = f", {ended} of them run already" if ended else ""
         self._print(f"{total} members{already}")
 
-    def started(self, member: str) -> None:
-        """Say nothing: the line comes when the member ends, or after a while."""
-        self._tally.started(member)
+    def started(self, *members: str) -> None:
+        """Say nothing: the line comes when a member ends, or after a while."""
+        self._tally.started(*members)
         self._last_step_line = 0.0
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
@@ -195,9 +195,9 @@ class LiveTable:
         self._tally.begin(members)
         self._live.start()
 
-    def started(self, member: str) -> None:
-        """Show which member runs."""
-        self._tally.started(member)
+    def started(self, *members: str) -> None:
+        """Show which members run."""
+        self._tally.started(*members)
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
         """Show where it is; notes go above the table."""
@@ -238,7 +238,8 @@ class LiveTable:
             table.add_row(_plain(member), f"[{colour}]{status}[/]", _plain(tally.notes[member]))
         if current := tally.current:
             what = f"{describe(tally.current_event)}, {duration(tally.seconds_of_current)}"
-            table.add_row(_plain(current), "running", _plain(what))
+            beside = f" and {len(current) - 1} beside it" if len(current) > 1 else ""
+            table.add_row(_plain(current[0] + beside), "running", _plain(what))
         return table
 
 
@@ -248,7 +249,7 @@ class Silent:
     def begin(self, members: Mapping[str, str]) -> None:
         """Do nothing."""
 
-    def started(self, member: str) -> None:
+    def started(self, *members: str) -> None:
         """Do nothing."""
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Runs the members of a sweep one after another, each in SWEEP/runs/NAME, and can be cut short."""
+"""Runs the members of a sweep, each in SWEEP/runs/NAME, alone or in packs; can be cut short."""
 
 import contextlib
 import dataclasses
@@ -6,6 +6,7 @@ import os
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from etils import epath
@@ -14,6 +15,7 @@ from txf import files
 from txf.errors import RunError, Stopped, UserError
 from txf.sweeps.definition import Experiment, record, run_folder, settle
 from txf.sweeps.grid import Member
+from txf.sweeps.packing import packs
 from txf.sweeps.progress import Silent, SweepProgress
 
 LOCK = ".lock"
@@ -60,6 +62,8 @@ def run_sweep(
     sweep_dir: str | os.PathLike[str],
     *,
     train: Callable[..., Any],
+    train_pack: Callable[..., Any] | None = None,
+    pack: int = 1,
     retry_failed: bool = False,
     progress: SweepProgress | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -69,13 +73,17 @@ def run_sweep(
     A member with a result is not run again, a failed one only if `retry_failed`. A member that
     fails leaves a result that says so and does not stop the others. At any kill or interrupt what
     is on disk can be continued by the same call, and comes to the same results. Members of one arm
-    run one after another, as they share compiled programs.
+    run one after another, as they share compiled programs, or `pack` of them side by side. A pack
+    that fails is taken apart, and its members go on alone.
 
     Args:
         experiment: what to run.
         sweep_dir: the sweep's folder, new or from an earlier call.
         train: `train(config, workdir, progress=..., should_stop=...)` trains or continues one run
             to its end and leaves its result.json; see `txf.training.loop`.
+        train_pack: `train_pack([(config, workdir)], size=..., progress=[...], should_stop=...)`
+            does so with several that share a compiled program.
+        pack: the most members that go in one pack.
         retry_failed: run failed members again, from their last checkpoint.
         progress: told of everything that happens.
         should_stop: asked again and again; once it says so the running member saves itself.
@@ -94,19 +102,25 @@ def run_sweep(
         statuses, errors = dict(before), {}
         progress.begin(before)
         try:
-            for member in _by_arm(experiment.members):
-                if before[member.name] == "failed":
-                    errors[member.name] = _result(run_folder(sweep_dir, member.name))["error"]
-                if before[member.name]:
+            for group in packs(experiment.members, pack if train_pack else 1):
+                for member in group:
+                    if before[member.name] == "failed":
+                        result = _result(run_folder(sweep_dir, member.name))
+                        errors[member.name] = result["error"]
+                to_run = [member for member in group if not before[member.name]]
+                if not to_run:
                     continue
                 if should_stop():
                     raise Stopped("stopped between two members; the same command continues")
-                progress.started(member.name)
-                status, note = _run_member(member, sweep_dir, train, progress, should_stop)
-                statuses[member.name] = status
-                if status not in FINAL:
-                    errors[member.name] = note
-                progress.finished(member.name, status, note)
+                if len(group) > 1:
+                    runner = partial(_run_pack, train_pack, len(group))
+                else:
+                    runner = _run_members
+                for name, status, note in runner(to_run, sweep_dir, train, progress, should_stop):
+                    statuses[name] = status
+                    if status not in FINAL:
+                        errors[name] = note
+                    progress.finished(name, status, note)
         finally:
             progress.end()
     return Outcome(statuses, errors)
@@ -170,11 +184,53 @@ def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
-def _by_arm(members: Sequence[Member]) -> list[Member]:
-    first: dict[str, int] = {}
+Ending = tuple[str, str, str]  # a member's name, its status, and a few words about it
+
+
+def _run_members(
+    members: Sequence[Member],
+    sweep_dir: str | os.PathLike[str],
+    train: Callable[..., Any],
+    progress: SweepProgress,
+    should_stop: Callable[[], bool],
+) -> Iterator[Ending]:
+    """Run members one after another."""
     for member in members:
-        first.setdefault(member.arm, len(first))
-    return sorted(members, key=lambda member: first[member.arm])
+        progress.started(member.name)
+        yield member.name, *_run_member(member, sweep_dir, train, progress, should_stop)
+
+
+def _run_pack(
+    train_pack: Callable[..., Any],
+    size: int,
+    members: Sequence[Member],
+    sweep_dir: str | os.PathLike[str],
+    train: Callable[..., Any],
+    progress: SweepProgress,
+    should_stop: Callable[[], bool],
+) -> Iterator[Ending]:
+    """Run members side by side; one by one, what has not ended by then, if that fails."""
+    pairs = [(member.config, run_folder(sweep_dir, member.name)) for member in members]
+    for _, folder in pairs:
+        _clear(folder)
+    progress.started(*(member.name for member in members))
+    listeners = [partial(progress.event, member.name) for member in members]
+    try:
+        train_pack(pairs, size=size, progress=listeners, should_stop=should_stop)
+    except Stopped:
+        raise
+    except Exception as error:  # whose fault it is shows when each runs alone
+        text = f"a pack of {len(members)} failed, its members go on alone: {_line(error)}"
+        progress.event(members[0].name, {"phase": "note", "text": text})
+    left = [
+        member
+        for member, (_, folder) in zip(members, pairs, strict=True)
+        if not (folder / RESULT).exists()
+    ]
+    for member, (_, folder) in zip(members, pairs, strict=True):
+        if member not in left:
+            yield member.name, *_ending(folder)
+    yield from _run_members(left, sweep_dir, train, progress, should_stop)
 
 
 def _run_member(
@@ -193,9 +249,7 @@ def _run_member(
         step = event.get("step") or step
         progress.event(member.name, event)
 
-    # What is left of an earlier failure would say of a run in progress that it has failed.
-    for name in (RESULT, "error.txt"):
-        (folder / name).unlink(missing_ok=True)
+    _clear(folder)
     try:
         train(member.config, folder, progress=follow, should_stop=should_stop)
     except Stopped:
@@ -207,6 +261,17 @@ def _run_member(
         if not (folder / RESULT).exists():
             _record_failure(member, folder, step, error)
         return "failed", _line(error)
+    return _ending(folder)
+
+
+def _clear(folder: epath.Path) -> None:
+    """Remove what an earlier failure left: it would say of a run in progress that it has failed."""
+    for name in (RESULT, "error.txt"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _ending(folder: epath.Path) -> tuple[str, str]:
+    """Return a run's status and a few words about it, by its result."""
     result = _result(folder)
     if result["status"] == "failed":
         return "failed", str(result["error"])

@@ -12,7 +12,7 @@ from txf.training import parallel
 from txf.training.program import Compiled, Program
 from txf.training.state import Tally, TrainState
 
-Reading = tuple[Tally, dict[str, np.ndarray]]  # on the host, of one lane
+Reading = tuple[Tally, dict[str, Any]]  # on the host, of one lane
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ def make_lanes(
         return Solo(programs[0], states[0])
     if len({id(program.compiled) for program in programs}) > 1:
         raise ValueError("runs of different compiled programs cannot be in one pack")
-    return Pack(programs, states, max(size or 0, len(programs)))
+    return Pack(programs, states, parallel.room_for(max(size or 0, len(programs))))
 
 
 class Solo:
@@ -62,7 +62,7 @@ class Solo:
     def advance(self, steps: Sequence[int], count: int, moving: Sequence[bool]) -> None:
         """Take `count` steps."""
         program = self._program
-        draws = program.draws(steps[0], count)
+        draws = program.placed_draws(steps[0], count)
         self._state, self.metrics = program.compiled.train_steps(
             self._state, program.data, draws, np.int32(count), program.hyper
         )
@@ -89,9 +89,10 @@ class Pack:
         datas = [program.data for program in programs]
         shared = all(data is datas[0] for data in datas)
         self._functions = pack_functions(programs[0].compiled, size, shared)
-        self._hyper = _stack(self._filled([program.hyper for program in programs]))
+        hyper = _stack(self._filled([program.hyper for program in programs]))
+        self._hyper = parallel.place(hyper, self._functions.members)
         self._data = datas[0] if shared else _stack_padded(self._filled(datas))
-        self._data = jax.device_put(self._data, self._functions.data_place)
+        self._data = parallel.place(self._data, self._functions.data_place)
         self._state = self._functions.stack(self._filled(list(states)))
         self.metrics: Any = {}
 
@@ -101,8 +102,9 @@ class Pack:
             program.draws(step, count) for program, step in zip(self._programs, steps, strict=True)
         ]
         before = None if all(moving) else jax.tree.map(jnp.copy, self._state)
+        draws = parallel.place(_stack(self._filled(draws)), self._functions.members)
         self._state, self.metrics = self._functions.train_steps(
-            self._state, self._data, _stack(self._filled(draws)), np.int32(count), self._hyper
+            self._state, self._data, draws, np.int32(count), self._hyper
         )
         if before is not None:
             mask = np.asarray(self._filled(list(moving)))
@@ -114,7 +116,7 @@ class Pack:
 
     def read(self) -> list[Reading]:
         """Return each run's tally and metrics."""
-        stacked = jax.device_get((self._state.tally, self.metrics))
+        stacked = parallel.fetch((self._state.tally, self.metrics))
         return [
             jax.tree.map(lambda leaf, lane=lane: leaf[lane], stacked)
             for lane in range(len(self._programs))
@@ -122,7 +124,7 @@ class Pack:
 
     def forget(self, lanes: Sequence[int]) -> None:
         """Empty the tallies of these lanes."""
-        tally = jax.device_get(self._state.tally)
+        tally = parallel.fetch(self._state.tally)
         logged = np.isin(np.arange(len(self._programs) + self._spare), lanes)
         tally = jax.tree.map(lambda old, new: np.where(logged, new, old), tally, Tally.empty())
         self._state = self._state.with_tally(tally)
@@ -138,6 +140,7 @@ class PackFunctions(NamedTuple):
     stack: Any
     state: Any
     choose: Any
+    members: Any  # the sharding of what has a leading axis of members
     data_place: Any
 
 
@@ -157,6 +160,7 @@ def pack_functions(compiled: Compiled, size: int, shared: bool) -> PackFunctions
         stack=jax.jit(_stack_arrays, out_shardings=members),
         state=jax.jit(_lane, out_shardings=places),
         choose=jax.jit(_choose, out_shardings=members),
+        members=members,
         data_place=data_place,
     )
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, Sharding
 from ml_collections import ConfigDict
 
+from txf import hosts
 from txf.config import default_config, flatten, from_json, set_key
 from txf.data import tokenizers
 from txf.data.batches import Batch, epoch_batches
@@ -59,6 +60,7 @@ class Compiled:
     train_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
     pure_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]  # what packs compile
     eval_step: Callable[..., dict[str, jax.Array]]
+    draws_place: Sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,20 +93,30 @@ class Program:
         """Return the state of step 0."""
         return self.compiled.initialize(self.hyper, np.uint32(self.seed))
 
-    def draws(self, step: int, count: int) -> dict[str, np.ndarray]:
+    def draws(self, step: int, count: int, columns: slice = slice(None)) -> dict[str, np.ndarray]:
         """Return what a dispatch needs of the `count` batches from `step` on.
 
-        Leaves are [K, batch, ...], K being the room a dispatch has for steps. A pure function of
-        the data seed and the step.
+        Leaves are [K, batch, ...], K being the room a dispatch has for steps, and of each batch
+        the `columns` asked for. A pure function of the data seed and the step.
         """
         train, size = self.dataset.splits["train"], self.batch_size
         rows, draws = epoch_batches(train.num_rows, self.data_seed, step, count, size)
+        rows, draws = rows[:, columns], draws[:, columns]
         needed = {"rows": rows, "draws": draws}
         if self.data is None:
             taken = train.take(train.arrays, rows.ravel(), draws.ravel())
-            needed = {key: x.reshape(count, size, *x.shape[1:]) for key, x in taken.items()}
+            needed = {key: x.reshape(*rows.shape, *x.shape[1:]) for key, x in taken.items()}
         room = self.most_steps - count
         return {key: np.pad(x, [(0, room)] + [(0, 0)] * (x.ndim - 1)) for key, x in needed.items()}
+
+    def placed_draws(self, step: int, count: int) -> Mapping[str, np.ndarray | jax.Array]:
+        """Return `draws` as `train_steps` takes them; of several hosts, each makes its own part."""
+        if hosts.count() == 1:
+            return self.draws(step, count)
+        make = partial(self.draws, step, count)
+        return parallel.place_columns(
+            make, self.compiled.draws_place, self.most_steps, self.batch_size
+        )
 
 
 def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -> Program:
@@ -143,6 +155,12 @@ def prepare(config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None) -
     )
 
 
+def program_key(config: ConfigDict) -> str:
+    """Return a text equal for configs that run the same compiled program on data of one kind."""
+    flat = {key: value for key, value in flatten(config).items() if key not in TRACED}
+    return json.dumps([flat, StepSpec.from_config(config)], sort_keys=True)
+
+
 def model_of(
     config: ConfigDict, vocab_size: int, num_classes: int | None
 ) -> tuple[nn.Module, TrainState]:
@@ -168,7 +186,7 @@ def _load(data_json: str, tokenizer_json: str | None, mesh: Mesh) -> tuple[Datas
     arrays = dataset.splits["train"].arrays
     if sum(array.nbytes for array in arrays.values()) > RESIDENT_BYTES:
         return dataset, None
-    return dataset, jax.device_put(arrays, parallel.replicated(mesh))
+    return dataset, parallel.place(arrays, parallel.replicated(mesh))
 
 
 class _Rows(NamedTuple):
@@ -224,6 +242,7 @@ def _compile(
             in_shardings=(places.params, parallel.replicated(mesh)),
             out_shardings=parallel.replicated(mesh),
         ),
+        draws_place=parallel.draws_sharding(mesh),
     )
 
 
