@@ -4,8 +4,10 @@ import itertools
 import json
 import shutil
 import socket
+import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from tests.data import tfds_sets
 from txf.config import ConfigError, default_config, validate
 from txf.data import cache, preparing
+from txf.data import tfds as source
 from txf.data.dataset import load_dataset
 from txf.errors import UserError
 
@@ -259,6 +262,56 @@ def test_hugging_face_data_sets_need_their_package_and_a_network(
     refused(config, "pip install datasets")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     refused(config, "cannot reach https://huggingface.co", seconds=2.0)
+
+
+class HubHens(tfds_sets.Hens, skip_registration=True):
+    """Hens as a data set of the hub is called once it is prepared."""
+
+    name = "farm__little_hens"
+
+
+@pytest.mark.parametrize("name", ["farm__little_hens", "Farm__Little-Hens"])
+def test_a_prepared_data_set_of_hugging_face_needs_neither(
+    config, tmp_path, no_network, monkeypatch, name
+):
+    tfds_sets.prepare(tmp_path, kind=HubHens)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    config.data.data_dir = str(tmp_path)
+    config.data.tfds_name = f"huggingface:{name}"
+    assert texts(load_dataset(config), "train") == stories("train", SPLITS["train"])
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("Farm__Little-Hens", {"hf_repo_id": "Farm/Little-Hens", "hf_config": None}),
+        ("Farm__Little-Hens/red", {"hf_repo_id": "Farm/Little-Hens", "hf_config": "red"}),
+        ("farm__little_hens", {}),  # no such name at the hub: TFDS looks for one that is so called
+    ],
+)
+def test_hugging_face_is_asked_for_the_name_itself_first(
+    config, tmp_path, monkeypatch, name, asked
+):
+    told = []
+
+    def builder(*names, data_dir, file_format, **options):
+        told.append((*names, options))
+        assert file_format == "array_record"
+        return HubHens(data_dir=data_dir)
+
+    hub = types.SimpleNamespace(repo_exists=lambda name, repo_type: name == "Farm/Little-Hens")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(source.huggingface_dataset_builder, "HuggingfaceDatasetBuilder", builder)
+    monkeypatch.setattr(source.tfds, "builder", builder)
+    reached = []
+    monkeypatch.setattr(source, "check_reachable", reached.append)
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror")
+    config.data.data_dir = str(tmp_path)
+    config.data.tfds_name = f"huggingface:{name}"
+    assert source.open_builder(config.data).info.splits["train"].num_examples == SPLITS["train"]
+    assert told == [(asked,) if asked else (config.data.tfds_name, {})]
+    assert reached == ["http://mirror"]
 
 
 def test_a_server_that_is_silent_is_not_waited_for(monkeypatch):
