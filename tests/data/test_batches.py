@@ -71,6 +71,29 @@ def test_many_steps_at_once_are_the_same_batches():
         np.testing.assert_array_equal(draws[i], one_draws)
 
 
+@pytest.mark.parametrize("num_rows", [13, 1009])  # a batch goes over the end of an epoch, or not
+def test_any_number_of_hosts_has_the_same_batches_between_them(num_rows):
+    size, arrays = 24, {"tokens": np.arange(num_rows * 5 + 1, dtype=np.int32)}
+    for step in (0, 7, 10**9):
+        rows, draws = epoch_rows(num_rows, 5, step, size)
+        whole = batches.take_windows(arrays, rows, draws, context_length=5, stride=5)
+        for hosts in (1, 2, 4):
+            parts = []
+            for host in range(hosts):
+                # Each host draws for itself, and takes its share only.
+                own_rows, own_draws = epoch_rows(num_rows, 5, step, size)
+                own = slice(host * size // hosts, (host + 1) * size // hosts)
+                part = batches.take_windows(
+                    arrays, own_rows[own], own_draws[own], context_length=5, stride=5
+                )
+                parts.append({**part, "draws": own_draws[own]})
+            together = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+            assert len(set(together.pop("draws").tolist())) == size  # none is drawn twice
+            assert together.keys() == whole.keys()
+            for key in whole:
+                np.testing.assert_array_equal(together[key], whole[key])
+
+
 def test_draw_numbers_beyond_32_bits_wrap():
     rows, draws = epoch_rows(10, 0, 2**31, 4)
     assert draws.tolist() == [0, 1, 2, 3]
