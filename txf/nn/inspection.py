@@ -60,7 +60,7 @@ def inspect(
     wanted = tuple(names)
     singulars = {plural: name for name, plural in PLURALS.items()}
     found = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state["intermediates"]):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.get("intermediates", {})):
         *places, name = (key.key for key in path)
         name = singulars.get(name, name)
         if name.endswith(wanted):
