@@ -34,6 +34,7 @@ def main(overrides: list[str]) -> None:
     from txf.sweeps.definition import load_experiment, settle
     from txf.sweeps.packing import pack_size
     from txf.sweeps.runner import recorded_status, run_sweep
+    from txf.training.peak import matmul_rate
 
     experiment = load_experiment(_SWEEP.value, override_values(overrides))
     statuses = dict.fromkeys((member.name for member in experiment.members), "")
@@ -43,7 +44,7 @@ def main(overrides: list[str]) -> None:
     if _RETRY_FAILED.value:
         statuses = {name: "" if status == "failed" else status for name, status in statuses.items()}
     costs = estimate.sweep_costs(experiment.members)
-    rate = estimate.matmul_rate()
+    rate = matmul_rate()
     pack = pack_size(_PACK.value, experiment.members, costs, rate)
     if _DRY_RUN.value:
         print(estimate.describe(experiment, costs, rate, statuses))

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import time
 from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
@@ -117,26 +116,6 @@ def sweep_costs(members: Sequence[Member]) -> dict[str, Cost]:
     return costs
 
 
-def matmul_rate(dtype: str = "float32") -> float:
-    """Return the FLOP/s this process's devices reach together in large matrix products.
-
-    Takes about half a second: the best of five products after one to warm up.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    n = 1024 if jax.default_backend() == "cpu" else 8192
-    a = jnp.ones((n, n), dtype)
-    product = jax.jit(lambda a: a @ a)
-    product(a).block_until_ready()
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        product(a).block_until_ready()
-        best = min(best, time.perf_counter() - start)
-    return 2 * n**3 / best * (1 if jax.default_backend() == "cpu" else jax.device_count())
-
-
 def sweep_seconds(
     members: Sequence[Member], costs: Mapping[str, Cost], rate: float
 ) -> dict[str, float]:
@@ -147,7 +126,7 @@ def sweep_seconds(
     Args:
         members: what is to run.
         costs: by member's name, see `sweep_costs`.
-        rate: FLOP/s of the devices in large matrix products, see `matmul_rate`.
+        rate: FLOP/s of the devices in large matrix products, see `txf.training.peak.matmul_rate`.
     """
     compiled: set[str] = set()
     seconds = {}
@@ -170,7 +149,7 @@ def describe(
     Args:
         experiment: the sweep.
         costs: by member's name, see `sweep_costs`.
-        rate: see `matmul_rate`.
+        rate: see `txf.training.peak.matmul_rate`.
         statuses: by member's name, how it stands in the folder already ('' for not run).
     """
     lines = [experiment.question.splitlines()[0], ""]
