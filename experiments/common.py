@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, NoReturn
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from experiments import processes
+from txf import hosts
 from txf.config import ConfigError, flatten, key_type, set_key
 from txf.errors import RunError, Stopped, UserError
 
@@ -37,8 +40,10 @@ def should_stop() -> bool:
     return bool(_stop_signals)
 
 
-def run(main: Callable[[list[str]], None]) -> None:
+def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
     """Parse the command line, call `main` with its `--config.*` overrides, exit as DESIGN says.
+
+    `many`: the command may run as one of many processes (see `experiments.processes`).
 
     0: done. 1: something failed at run time. 2: the request was wrong; one line on stderr, no
     traceback. 75 (SIGTERM) and 130 (Ctrl-C): stopped on request and saved; the same command
@@ -53,7 +58,11 @@ def run(main: Callable[[list[str]], None]) -> None:
     try:
         overrides = parse_flags(sys.argv)
         use_compilation_cache()
-        main(overrides)
+        if many:
+            processes.join()
+        check_platform()
+        with hosts.together():
+            main(overrides)
         code = OK
     except UserError as error:
         code = _say(error, WRONG_REQUEST)
@@ -65,6 +74,11 @@ def run(main: Callable[[list[str]], None]) -> None:
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
+    except Exception:
+        if hosts.count() == 1:
+            raise
+        traceback.print_exc()
+        code = FAILED
     _leave(code)
 
 
@@ -73,6 +87,8 @@ def _leave(code: int) -> NoReturn:
 
     Threads and leftovers of a library that has failed would print below our line, or never end.
     """
+    if hosts.count() > 1:
+        processes.leave(code)
     if code != FAILED:
         sys.exit(code)
     with contextlib.suppress(OSError):
@@ -247,6 +263,26 @@ def use_compilation_cache() -> None:
         jax.config.update("jax_compilation_cache_dir", os.path.join(home, "txf", "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def check_platform() -> None:
+    """Refuse to go on where the platform that JAX_PLATFORMS asks for is not there.
+
+    Raises:
+        UserError: it is not.
+    """
+    import jax
+
+    names = [name for name in (jax.config.jax_platforms or "").split(",") if name]
+    for name in names:
+        try:
+            jax.devices(name)
+        except (RuntimeError, AssertionError) as error:  # the latter where no plugin is installed
+            said = f" ({_one_line(error).split(' (set JAX_PLATFORMS')[0]})" if str(error) else ""
+            raise UserError(
+                f"JAX_PLATFORMS={','.join(names)}: JAX finds no {name} device here{said}; unset "
+                "it to use what there is, or install txf with the extra for the device: cuda or tpu"
+            ) from error
 
 
 def _error(error: Exception) -> str:

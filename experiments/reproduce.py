@@ -48,4 +48,4 @@ def main(overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    common.run(main)
+    common.run(main, many=True)

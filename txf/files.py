@@ -8,6 +8,7 @@ from typing import Any
 
 from etils import epath
 
+from txf import hosts
 from txf.errors import RunError, UserError
 
 
@@ -19,15 +20,18 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
     return epath.Path(os.path.abspath(path))
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, each_host: bool = False) -> None:
     """Write `text` to `path` so that a reader, or a kill, never sees half of it.
 
     A local file is written beside its place, flushed to disk and renamed; object stores replace
-    whole objects by themselves.
+    whole objects by themselves. Of several processes that train together the first alone writes,
+    unless `each_host`: for what every host keeps for itself.
 
     Raises:
         RunError: the folder cannot be written to, or the disk is full.
     """
+    if not (each_host or hosts.is_first()):
+        return
     path = absolute(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,7 @@ class Tokenizer(abc.ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tokenizer to the file `path`, whole or not at all."""
-        files.write_text(path, self.to_json())
+        files.write_text(path, self.to_json(), each_host=True)
 
     @property
     def dtype(self) -> type:

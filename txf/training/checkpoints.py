@@ -14,6 +14,7 @@ from etils import epath
 from jaxtyping import Array, UInt32
 from orbax.checkpoint import checkpoint_managers
 
+from txf import hosts
 from txf.errors import RunError, UserError
 from txf.files import write_text
 
@@ -33,8 +34,9 @@ class Checkpoints:
         # Orbax works in threads of its own: what they print belongs to no one call of ours.
         self._quiet = contextlib.ExitStack()
         try:
-            if not read_only:
+            if not read_only and hosts.is_first():
                 _mend_losses(folder)
+            hosts.gather()
             with _quiet():
                 options = ocp.CheckpointManagerOptions(
                     best_fn=_loss_of,
@@ -105,11 +107,13 @@ class Checkpoints:
             )
         damaged: list[int] = []
         for candidate in [step] if step is not None else reversed(steps):
+            state = None
             try:
                 state = self._read(candidate, like)
             except Exception as error:  # Orbax and TensorStore raise bare Exceptions on bad files
-                damaged.append(candidate)
                 _log.debug("checkpoint %s: %s", candidate, error)
+            if not all(hosts.gather(state is not None)):  # each process reads its own parts
+                damaged.append(candidate)
                 continue
             if damaged:
                 names = ", ".join(str(self.folder / str(bad)) for bad in damaged)

@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from txf import hosts
 from txf.data.batches import Batch
 from txf.data.dataset import Split
+from txf.training import parallel
 from txf.training.losses import cross_entropy
 from txf.training.optimizers import Params
 from txf.training.scores import Judge
@@ -39,6 +41,7 @@ def evaluate(
     Sums are taken on the host in float64 and in row order, so that nothing depends on how rows fall
     into batches but the rounding inside a matrix product.
     """
+    whole = params if judge is None or hosts.count() == 1 else parallel.fetch(params)
     totals: dict[str, float] = {"nats": 0.0, "weight": 0.0, "correct": 0.0}
     by_kind = np.zeros((len(split.kinds), 3))
     pending: list[tuple[Batch, int, Mapping[str, jax.Array]]] = []
@@ -49,7 +52,7 @@ def evaluate(
         choice = np.asarray(result["choice"])
         hits = choice[:count] == np.asarray(batch["targets"])[:count]
         if judge is not None:
-            judge.see(params, batch, choice, count)
+            judge.see(whole, batch, choice, count)
         nats = np.where(weights > 0, nats, 0.0)
         totals["nats"] += float((nats * weights).sum())
         totals["weight"] += float(weights.sum())

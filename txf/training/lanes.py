@@ -49,7 +49,7 @@ def make_lanes(
         return Solo(programs[0], states[0])
     if len({id(program.compiled) for program in programs}) > 1:
         raise ValueError("runs of different compiled programs cannot be in one pack")
-    return Pack(programs, states, parallel.room_for(max(size or 0, len(programs))))
+    return Pack(programs, states, max(size or 0, len(programs)))
 
 
 class Solo:

@@ -8,6 +8,7 @@ from typing import Any
 
 from etils import epath
 
+from txf import hosts
 from txf.errors import RunError
 from txf.files import write_text
 
@@ -23,7 +24,8 @@ class MetricsLog:
         self.path = path
         self.lines: list[dict[str, Any]] = read_metrics(path)
         self._on_disk = 0
-        self._is_local = "://" not in os.fspath(path)
+        # Of several processes that train together the first alone writes; all know all lines.
+        self._appends = hosts.is_first() and "://" not in os.fspath(path)
 
     def keep_until(self, step: int) -> None:
         """Forget what lies after `step`, the checkpoint that training continues from."""
@@ -41,7 +43,7 @@ class MetricsLog:
             return
         line = {"step": step, "split": split, **{k: _plain(v) for k, v in metrics.items()}}
         self.lines.append(line)
-        if not self._is_local:
+        if not self._appends:
             return
         self._on_disk += 1
         try:

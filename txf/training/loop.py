@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from txf import hosts
 from txf.config import fingerprint
 from txf.errors import Stopped
 from txf.training import run as runs
@@ -62,8 +63,13 @@ def train_pack(
         ValueError: the runs do not share a compiled program.
     """
     progress = progress or [lambda event: None] * len(members)
+    with hosts.together():
+        return _train_pack(members, size or len(members), progress, should_stop)
+
+
+def _train_pack(members, size, progress, should_stop) -> list[dict[str, Any]]:
     folders = [runs.check(config, workdir) for config, workdir in members]
-    results = [folder.result() for folder in folders]
+    results = hosts.first([folder.result() for folder in folders])
     sessions = [
         _Session(config, folder, tell)
         for (config, _), folder, result, tell in zip(
@@ -72,12 +78,12 @@ def train_pack(
         if not runs.is_finished(result, config)
     ]
     if sessions:
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, hosts.together():
             for session in sessions:
-                stack.callback(session.close)
+                stack.push(session.close)
                 session.begin()
-            _train(sessions, size or len(members), should_stop)
-    return [folder.result() for folder in folders]
+            _train(sessions, size, should_stop)
+    return hosts.first([folder.result() for folder in folders])
 
 
 def _train(sessions: list["_Session"], size: int, should_stop: Callable[[], bool]) -> None:
@@ -90,18 +96,25 @@ def _train(sessions: list["_Session"], size: int, should_stop: Callable[[], bool
     del states  # the lanes' own by now
     clock.start_lap()
     while left := [session for session in sessions if session.goes_on()]:
-        if should_stop():
+        stop, patience = _agree(should_stop(), sessions[0].patience())
+        if stop:
             _leave(sessions, lanes)
         step = min(session.step for session in left)
         moving = [session.goes_on() and session.step == step for session in sessions]
         events = [step + every - step % every for every in _intervals(config)]
         others = [session.step for session in left if session.step > step]
-        count = min(min([*events, *others, config.training.steps]) - step, sessions[0].patience())
+        count = min(min([*events, *others, config.training.steps]) - step, patience)
         lanes.advance([session.step for session in sessions], count, moving)
         clock.count(count, lanes.metrics)
         _record(sessions, lanes, moving, step + count)
     for lane, session in enumerate(sessions):
         session.finish(lanes.state(lane))
+
+
+def _agree(stop: bool, patience: int) -> tuple[bool, int]:
+    """Return whether any process is to stop, and how many steps the first has patience for."""
+    asked = hosts.gather([stop, patience])
+    return any(stop for stop, _ in asked), asked[0][1]
 
 
 def _intervals(config: ConfigDict) -> tuple[int, int, int]:
@@ -175,9 +188,9 @@ class _Session:
         self.seconds_before = self.log.seconds()
         self.checkpoints = Checkpoints(self.folder.checkpoints, keep=self.config.checkpoint.keep)
 
-    def close(self) -> None:
-        """Let go of the files."""
-        if self.checkpoints is not None:
+    def close(self, _: Any, error: BaseException | None, __: Any) -> None:
+        """Let go of the files; where another process is lost, do not wait for it."""
+        if self.checkpoints is not None and not isinstance(error, hosts.Lost):
             self.checkpoints.close()
 
     def restore(self) -> TrainState:
@@ -282,7 +295,8 @@ class _Session:
         self.progress({**event, "loss": float(line["loss"]), "steps_per_second": rate})
 
     def _evaluate(self, state: TrainState, split: str) -> dict[str, float]:
-        return self.program.evaluate(state.params, split, self.config.training.eval_batch_size)
+        metrics = self.program.evaluate(state.params, split, self.config.training.eval_batch_size)
+        return hosts.first(metrics)  # what is saved, and when training ends, hangs on them
 
 
 def _without_place(line: Mapping[str, Any]) -> dict[str, Any]:

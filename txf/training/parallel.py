@@ -7,13 +7,16 @@ the batch, and gradients are summed over devices by name. Both run the same pure
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from ml_collections import ConfigDict
 
+from txf import hosts
 from txf.errors import UserError
 
 AXES = ("data", "fsdp", "tensor")
@@ -56,11 +59,24 @@ def mesh_shape(parallel: ConfigDict, num_devices: int) -> tuple[int, int, int]:
             f"parallel.mode=pmap is data parallel only; parallel.fsdp={fsdp} and "
             f"parallel.tensor={tensor} need parallel.mode=jit"
         )
+    if hosts.count() > 1 and parallel.mode == "pmap":
+        raise UserError("parallel.mode=pmap runs in one process; several need parallel.mode=jit")
+    if hosts.count() > 1 and data * fsdp * tensor < num_devices:
+        raise UserError(
+            f"parallel.data={data} x parallel.fsdp={fsdp} x parallel.tensor={tensor} leaves "
+            f"{num_devices - data * fsdp * tensor} of {num_devices} devices out; with "
+            f"{hosts.count()} processes all must take part: try parallel.data=-1"
+        )
     return data, fsdp, tensor
 
 
 def make_mesh(shape: tuple[int, int, int]) -> Mesh:
-    """Return the mesh of that shape over the first devices there are."""
+    """Return the mesh of that shape over the first devices there are.
+
+    Raises:
+        UserError: there are more processes than this one knows of.
+    """
+    hosts.check_devices()
     count = int(np.prod(shape))
     return Mesh(np.asarray(jax.devices()[:count]).reshape(shape), AXES)
 
@@ -94,11 +110,57 @@ def draws_sharding(mesh: Mesh) -> NamedSharding:
 def member_shardings(size: int) -> tuple[NamedSharding, NamedSharding]:
     """Return the shardings of what has a leading axis of `size` members, and of what they share.
 
-    Members lie on as many of the devices as divide their number.
+    Members are spread over as many devices as divide their number; where that is not all of them,
+    the others compute copies.
     """
     count = math.gcd(size, jax.device_count())
-    mesh = Mesh(np.asarray(jax.devices()[:count]), ("members",))
+    mesh = Mesh(np.asarray(jax.devices()).reshape(count, -1), ("members", "copies"))
     return NamedSharding(mesh, PartitionSpec("members")), replicated(mesh)
+
+
+def place(tree: Any, sharding: Sharding) -> Any:
+    """Return arrays that every host has, laid out as `sharding` says.
+
+    Each host hands over what its own devices hold, and nothing goes between hosts.
+    """
+    if hosts.count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def put(leaf):
+        leaf = np.asarray(leaf)
+        return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
+
+    return jax.tree.map(put, tree)
+
+
+def place_columns(
+    make: Callable[[slice], Mapping[str, np.ndarray]], sharding: Sharding, rows: int, columns: int
+) -> dict[str, jax.Array]:
+    """Return arrays [rows, columns, ...] of which each host makes its own devices' columns alone.
+
+    `make(part)` gives the columns of `part`, of every array by its name.
+    """
+    places = {
+        device: slice(*index[1].indices(columns)[:2])
+        for device, index in sharding.addressable_devices_indices_map((rows, columns)).items()
+    }
+    made = {(part.start, part.stop): make(part) for part in places.values()}
+    arrays = {}
+    for name, example in next(iter(made.values())).items():
+        shards = [
+            jax.device_put(made[part.start, part.stop][name], device)
+            for device, part in places.items()
+        ]
+        shape = (rows, columns, *example.shape[2:])
+        arrays[name] = jax.make_array_from_single_device_arrays(shape, sharding, shards)
+    return arrays
+
+
+def fetch(tree: Any) -> Any:
+    """Return arrays on the host, each whole, whichever hosts hold its parts."""
+    if hosts.count() == 1:
+        return jax.device_get(tree)
+    return jax.tree.map(lambda leaf: multihost_utils.process_allgather(leaf, tiled=True), tree)
 
 
 def split_batch(mesh: Mesh, batch: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
-from txf import files
+from txf import files, hosts
 from txf.config import HARMLESS, diff, fingerprint, from_json, to_json, validate
 from txf.data.dataset import Dataset
 from txf.data.tokenizers import Tokenizer, load_tokenizer
@@ -26,6 +26,8 @@ from txf.errors import RunError, UserError
 
 # More steps continue a run; they are no other experiment. All else that is not harmless is.
 MAY_CHANGE = HARMLESS | {"training.steps"}
+# A network file system may show a new file late.
+SECONDS_TO_APPEAR = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,24 +92,32 @@ class RunFolder:
         Raises:
             UserError: the run was begun with other data.
         """
-        if changed := self.changed_splits(dataset):
+        described = describe(dataset)
+        if differing := _differing(hosts.first(described), described):
+            raise UserError(
+                f"the data of process {hosts.index()} is not that of process 0 "
+                f"({', '.join(differing)}); all hosts must read the same"
+            )
+        if changed := self._changed(described):
             raise UserError(
                 f"the data of the run at {self.path} has changed since it was begun "
                 f"({', '.join(changed)}); bring the old data back, or choose another --workdir"
             )
-        dataset.tokenizer.save(self.path / "tokenizer.json")
-        if dataset.labels is not None:
-            files.write_json(self.path / "labels.json", {"labels": list(dataset.labels)})
-        if not (self.path / "data.json").exists():
-            files.write_json(self.path / "data.json", describe(dataset))
+        hosts.gather()  # all have read what was there
+        if hosts.is_first():
+            dataset.tokenizer.save(self.path / "tokenizer.json")
+            if dataset.labels is not None:
+                files.write_json(self.path / "labels.json", {"labels": list(dataset.labels)})
+            if not (self.path / "data.json").exists():
+                files.write_json(self.path / "data.json", described)
 
     def changed_splits(self, dataset: Dataset) -> list[str]:
         """Return the splits of `dataset` that are not those the run was begun with."""
+        return self._changed(describe(dataset))
+
+    def _changed(self, described: dict[str, Any]) -> list[str]:
         path = self.path / "data.json"
-        if not path.exists():
-            return []
-        before, now = files.read_json(path), describe(dataset)
-        return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        return _differing(files.read_json(path), described) if path.exists() else []
 
     def steps_trained(self) -> int:
         """Return the number of the newest checkpoint, or 0."""
@@ -140,7 +150,14 @@ def check(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
     """
     validate(config)
     folder = RunFolder.at(workdir)
-    _try_to_write(folder, workdir)
+    if changed := diff(config, from_json(hosts.first(to_json(config)))):
+        raise UserError(
+            f"process {hosts.index()} was started with another config than process 0 "
+            f"({', '.join(changed)}); give all of them the same command"
+        )
+    if hosts.is_first():
+        _try_to_write(folder, workdir)
+    hosts.gather()
     if not folder.exists():
         return folder
     changed = diff(config, folder.config)
@@ -164,11 +181,42 @@ def begin(folder: RunFolder, config: ConfigDict) -> None:
 
     Raises:
         RunError: the folder cannot be written to.
+        UserError: the folder is not the same on all hosts.
     """
-    changed = diff(config, folder.config) if folder.exists() else {}
-    if not folder.exists() or changed:
-        files.write_text(folder.path / "config.json", to_json(config))
-    _record_start(folder, changed)
+    _check_shared(folder.path)
+    if hosts.is_first():
+        changed = diff(config, folder.config) if folder.exists() else {}
+        if not folder.exists() or changed:
+            files.write_text(folder.path / "config.json", to_json(config))
+        _record_start(folder, changed)
+
+
+def _check_shared(path: epath.Path) -> None:
+    """See to it that every process finds what the first one writes.
+
+    Raises:
+        UserError: one does not.
+    """
+    if hosts.count() == 1:
+        return
+    token = path / hosts.first(f".seen-by-all-{os.getpid()}-{time.time_ns()}")
+    files.write_text(token, "")
+    hosts.gather()
+    deadline = time.monotonic() + SECONDS_TO_APPEAR
+    while not (found := token.exists()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    blind = [str(place) for place, sees in enumerate(hosts.gather(found)) if not sees]
+    if hosts.is_first():
+        token.unlink()
+    if blind:
+        raise UserError(
+            f"process {', '.join(blind)} does not see what process 0 writes to {path}; --workdir "
+            "must be on storage that all hosts share: a network file system, or gs://BUCKET/..."
+        )
+
+
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
 def _try_to_write(folder: RunFolder, workdir: str | os.PathLike[str]) -> None:
@@ -238,7 +286,10 @@ def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> Non
 def computes_as() -> dict[str, Any]:
     """Return what two processes must have in common to round alike."""
     devices = jax.devices()
+    # Sums over devices of one process are taken in another order than over processes.
+    processes = {"process_count": jax.process_count()} if jax.process_count() > 1 else {}
     return {
+        **processes,
         "backend": devices[0].platform,
         "device": _processor() if devices[0].platform == "cpu" else devices[0].device_kind,
         "device_count": len(devices),

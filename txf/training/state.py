@@ -6,6 +6,8 @@ import flax.struct
 import jax
 import numpy as np
 
+from txf.training.parallel import place
+
 
 class Tally(flax.struct.PyTreeNode):
     """What happened since the last logged step; part of the state, so that a resume loses none."""
@@ -37,7 +39,5 @@ class TrainState(flax.struct.PyTreeNode):
     def with_tally(self, tally: Tally) -> "TrainState":
         """Return this state with another tally, which is on the host, in the place of its own."""
         return self.replace(
-            tally=jax.tree.map(
-                lambda new, old: jax.device_put(new, old.sharding), tally, self.tally
-            )
+            tally=jax.tree.map(lambda new, old: place(new, old.sharding), tally, self.tally)
         )
