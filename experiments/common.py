@@ -55,6 +55,7 @@ def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note_signal)
+    agreed = True  # whether all processes, where they are many, end here
     try:
         overrides = parse_flags(sys.argv)
         use_compilation_cache()
@@ -68,9 +69,11 @@ def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
         code = _say(error, WRONG_REQUEST)
     except RunError as error:
         code = _say(error, FAILED)
+        agreed = not isinstance(error, hosts.Lost)
     except (Stopped, KeyboardInterrupt) as error:
         text = str(error) or "stopped; the same command continues where this one was"
         code = _say(text, INTERRUPTED if signal.SIGINT in _stop_signals else AGAIN)
+        agreed = isinstance(error, Stopped)
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
@@ -79,6 +82,8 @@ def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
             raise
         traceback.print_exc()
         code = FAILED
+    if hosts.count() > 1:
+        processes.leave(code, agreed)
     _leave(code)
 
 
@@ -87,8 +92,6 @@ def _leave(code: int) -> NoReturn:
 
     Threads and leftovers of a library that has failed would print below our line, or never end.
     """
-    if hosts.count() > 1:
-        processes.leave(code)
     if code != FAILED:
         sys.exit(code)
     with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from absl import flags
 
 from txf import hosts
-from txf.errors import UserError
+from txf.errors import RunError, UserError
 
 _COORDINATOR = flags.DEFINE_string(
     "coordinator_address",
@@ -35,6 +35,9 @@ _DISTRIBUTED = flags.DEFINE_bool(
 )
 _TIMEOUT = flags.DEFINE_integer(
     "meeting_seconds", 300, "How long to wait for the other processes to start.", lower_bound=1
+)
+_HEARTBEAT = flags.DEFINE_integer(
+    "heartbeat_seconds", 20, "A process silent for so long counts as ended.", lower_bound=2
 )
 
 # Lines that native libraries print about processes that meet or are gone, and what follows them.
@@ -75,25 +78,27 @@ def join() -> None:
         2,
     )
     _drop_chatter()
-    hosts.initialize(address, count, index, timeout=_TIMEOUT.value)
+    hosts.initialize(address, count, index, timeout=_TIMEOUT.value, heartbeat=_HEARTBEAT.value)
     _end_with(hosts.LOST, 1)
     if not hosts.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         logging.getLogger("txf").setLevel(logging.WARNING)
 
 
-def leave(code: int) -> NoReturn:
-    """End this process, when the others are at their end too; after a failure at once."""
+def leave(code: int, agreed: bool) -> NoReturn:
+    """End this process; where all have `agreed` to end, when all have come here."""
     import jax
 
-    _end_with("", code)  # whoever is slower than the first process is not surprised by its end
+    # Who is slower than the first process is not to be surprised by its end.
+    _end_with("", code)
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
-    if code == 0:
-        with contextlib.suppress(hosts.Lost):
-            hosts.gather()
-            jax.distributed.shutdown()
+    if agreed:
+        with contextlib.suppress(RunError, UserError):
+            hosts.gather(patience=hosts.PATIENCE_SECONDS if code == 0 else hosts.FAREWELL_SECONDS)
+            if code == 0:
+                jax.distributed.shutdown()
     os._exit(code)
 
 

@@ -6,6 +6,7 @@ python -m experiments.reproduce --workdir=SWEEP [--tolerance=0.001]
 from absl import flags
 
 from experiments import common, outcome
+from txf import hosts
 from txf.errors import RunError, UserError
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep.")
@@ -38,9 +39,11 @@ def main(overrides: list[str]) -> None:
         problems += [f"{member.name}: {line}" for line in found]
     table = absolute(workdir) / "results.csv"
     before = table.read_text() if table.exists() else None
-    outcome.publish(workdir)
-    if table.read_text() != before:
-        problems.append("results.csv was not what the runs left; it has been written anew")
+    if hosts.is_first():
+        outcome.publish(workdir)
+        if table.read_text() != before:
+            problems.append("results.csv was not what the runs left; it has been written anew")
+    problems = hosts.first(problems)
     if problems:
         head = f"{len(problems)} differences from what was recorded:"
         raise RunError("\n".join([head, *problems]))

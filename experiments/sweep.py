@@ -10,6 +10,7 @@ import sys
 from absl import flags
 
 from experiments import common, outcome
+from txf import hosts
 from txf.config import default_config, flatten
 from txf.errors import UserError
 
@@ -44,7 +45,7 @@ def main(overrides: list[str]) -> None:
     if _RETRY_FAILED.value:
         statuses = {name: "" if status == "failed" else status for name, status in statuses.items()}
     costs = estimate.sweep_costs(experiment.members)
-    rate = matmul_rate()
+    rate = hosts.first(matmul_rate())
     pack = pack_size(_PACK.value, experiment.members, costs, rate)
     if _DRY_RUN.value:
         print(estimate.describe(experiment, costs, rate, statuses))
@@ -65,7 +66,8 @@ def main(overrides: list[str]) -> None:
         progress=make_progress(sys.stdout, seconds),
         should_stop=common.should_stop,
     )
-    outcome.publish(_WORKDIR.value)
+    if hosts.is_first():
+        outcome.publish(_WORKDIR.value)
     finished.raise_errors(_WORKDIR.value)
 
 

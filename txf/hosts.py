@@ -15,8 +15,6 @@ from typing import Any
 
 from txf.errors import RunError, Stopped, UserError
 
-# A process that has not been heard of for so many seconds counts as ended.
-HEARTBEAT_SECONDS = 20
 # How long a process that fails waits for the others to hear of it. They may be waiting for it where
 # they hear nothing.
 FAREWELL_SECONDS = 30
@@ -41,7 +39,12 @@ class Lost(RunError):
 
 
 def initialize(
-    coordinator: str | None, count: int | None, index: int | None, *, timeout: int
+    coordinator: str | None,
+    count: int | None,
+    index: int | None,
+    *,
+    timeout: int = 300,
+    heartbeat: int = 20,
 ) -> None:
     """Meet the other processes; to be called before anything uses a device.
 
@@ -51,6 +54,7 @@ def initialize(
         count: how many processes there are.
         index: which of them this is, from 0.
         timeout: seconds to wait for the others.
+        heartbeat: a process silent for so many seconds counts as ended.
 
     Raises:
         UserError: the numbers do not fit together, or nothing tells them.
@@ -67,7 +71,7 @@ def initialize(
             count,
             index,
             initialization_timeout=timeout,
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            heartbeat_timeout_seconds=heartbeat,
         )
     except (RuntimeError, ValueError, OSError, KeyError) as error:
         text = " ".join(str(error).split())

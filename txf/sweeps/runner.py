@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from txf import files
+from txf import files, hosts
 from txf.errors import RunError, Stopped, UserError
 from txf.sweeps.definition import Experiment, record, run_folder, settle
 from txf.sweeps.grid import Member
@@ -96,6 +96,7 @@ def run_sweep(
     with locked(sweep_dir):
         experiment = settle(experiment, sweep_dir)
         before = {m.name: recorded_status(m, sweep_dir) for m in experiment.members}
+        before = hosts.first(before)  # and all have read what the first one writes now
         if retry_failed:
             before = {name: "" if s == "failed" else s for name, s in before.items()}
         record(experiment, sweep_dir)
@@ -110,7 +111,7 @@ def run_sweep(
                 to_run = [member for member in group if not before[member.name]]
                 if not to_run:
                     continue
-                if should_stop():
+                if any(hosts.gather(should_stop())):
                     raise Stopped("stopped between two members; the same command continues")
                 if len(group) > 1:
                     runner = partial(_run_pack, train_pack, len(group))
@@ -148,7 +149,8 @@ def recorded_status(member: Member, sweep_dir: str | os.PathLike[str]) -> str:
 def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the sweep's folder for this process; the hold ends with the process, however it ends.
 
-    Folders in object stores, and on systems without file locks, are not held.
+    Folders in object stores, and on systems without file locks, are not held. Of processes that
+    train together the first holds it for all.
 
     Raises:
         UserError: another process holds the folder, or it cannot be made.
@@ -158,7 +160,7 @@ def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
         import fcntl
     except ImportError:
         fcntl = None
-    if fcntl is None or "://" in os.fspath(folder):
+    if fcntl is None or "://" in os.fspath(folder) or not hosts.is_first():
         yield
         return
     try:
@@ -219,14 +221,13 @@ def _run_pack(
         train_pack(pairs, size=size, progress=listeners, should_stop=should_stop)
     except Stopped:
         raise
+    except hosts.Lost:
+        raise
     except Exception as error:  # whose fault it is shows when each runs alone
         text = f"a pack of {len(members)} failed, its members go on alone: {_line(error)}"
         progress.event(members[0].name, {"phase": "note", "text": text})
-    left = [
-        member
-        for member, (_, folder) in zip(members, pairs, strict=True)
-        if not (folder / RESULT).exists()
-    ]
+    ended = hosts.first([(folder / RESULT).exists() for _, folder in pairs])
+    left = [member for member, has_result in zip(members, ended, strict=True) if not has_result]
     for member, (_, folder) in zip(members, pairs, strict=True):
         if member not in left:
             yield member.name, *_ending(folder)
@@ -252,7 +253,7 @@ def _run_member(
     _clear(folder)
     try:
         train(member.config, folder, progress=follow, should_stop=should_stop)
-    except Stopped:
+    except (Stopped, hosts.Lost):
         raise
     except UserError as error:
         return "refused", _line(error)
@@ -266,13 +267,13 @@ def _run_member(
 
 def _clear(folder: epath.Path) -> None:
     """Remove what an earlier failure left: it would say of a run in progress that it has failed."""
-    for name in (RESULT, "error.txt"):
+    for name in (RESULT, "error.txt") if hosts.is_first() else ():
         (folder / name).unlink(missing_ok=True)
 
 
 def _ending(folder: epath.Path) -> tuple[str, str]:
     """Return a run's status and a few words about it, by its result."""
-    result = _result(folder)
+    result = hosts.first(_result(folder) if hosts.is_first() else None)
     if result["status"] == "failed":
         return "failed", str(result["error"])
     return result["status"], _loss(result)
