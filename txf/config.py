@@ -126,6 +126,8 @@ def default_config() -> ConfigDict:
     training.eval_every = 200
     training.checkpoint_every = 200
     training.steps_per_dispatch = 0  # 0: chosen
+    training.diagnostics = False  # True: log norms, ratios and attention: txf.training.diagnostics
+    training.tensorboard = False  # True: metrics as event files too, in RUN/tensorboard
 
     config.evaluation = evaluation = ConfigDict()
     evaluation.beams = 1
@@ -241,6 +243,8 @@ HARMLESS = frozenset(
         "training.eval_every",
         "training.checkpoint_every",
         "training.steps_per_dispatch",
+        "training.diagnostics",
+        "training.tensorboard",
         "training.eval_batch_size",
         "model.remat",
         "model.scan_layers",

@@ -5,12 +5,12 @@ import numpy as np
 
 from txf.config import default_config, set_key
 from txf.errors import Stopped
-from txf.training.logging import read_metrics
+from txf.training.logging import MEASURED, read_metrics
 from txf.training.loop import train
 from txf.training.reopen import open_run
 from txf.training.run import RunFolder
 
-TIMES = ("seconds", "tokens_per_second")
+TIMES = tuple(MEASURED)
 
 # One program serves all of these runs: they differ in what it takes as arguments.
 SMALL = {

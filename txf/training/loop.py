@@ -13,9 +13,10 @@ from txf.config import fingerprint
 from txf.errors import Stopped
 from txf.training import run as runs
 from txf.training.checkpoints import Checkpoints
-from txf.training.clock import Clock
+from txf.training.clock import Clock, Lap
 from txf.training.lanes import Lanes, make_lanes
 from txf.training.logging import MetricsLog
+from txf.training.peak import Peak, device_peak, peak_memory
 from txf.training.program import Program, prepare
 from txf.training.state import Tally, TrainState
 
@@ -104,7 +105,8 @@ def _train(sessions: list["_Session"], size: int, should_stop: Callable[[], bool
         events = [step + every - step % every for every in _intervals(config)]
         others = [session.step for session in left if session.step > step]
         count = min(min([*events, *others, config.training.steps]) - step, patience)
-        lanes.advance([session.step for session in sessions], count, moving)
+        with clock.compiling():
+            lanes.advance([session.step for session in sessions], count, moving)
         clock.count(count, lanes.metrics)
         _record(sessions, lanes, moving, step + count)
     for lane, session in enumerate(sessions):
@@ -137,9 +139,11 @@ def _record(sessions: list["_Session"], lanes: Lanes, moving: list[bool], step: 
         sessions[lane].look_for_divergence(readings[lane][0])
     here = [lane for lane in here if sessions[lane].diverged_at is None]
     if logs:
-        rate = clock.lap()
-        for lane in here:
-            sessions[lane].log_train_line(*readings[lane], rate)
+        lap = clock.lap()
+        with clock.paused():
+            for lane in here:
+                state = lanes.state(lane) if config.training.diagnostics else None
+                sessions[lane].log_train_line(*readings[lane], lap, state)
         lanes.forget(here)
     if evaluates or saves:
         with clock.paused():
@@ -174,6 +178,7 @@ class _Session:
         self.share = 1.0  # of the clock's seconds: runs of a pack divide the machine's time
         self.program: Program
         self.log: MetricsLog
+        self.peak: Peak | None = None
         self.checkpoints: Checkpoints | None = None
 
     def begin(self) -> None:
@@ -184,12 +189,22 @@ class _Session:
         self.folder.keep_reading(self.program.dataset)
         for note in self.program.dataset.notes:
             self.progress({"phase": "note", "text": note})
-        self.log = MetricsLog(self.folder.metrics)
+        training = self.config.training
+        self.peak = device_peak(
+            self.config.model.dtype,
+            len(self.program.compiled.draws_place.device_set),
+            measures=training.diagnostics,
+        )
+        self.log = MetricsLog(
+            self.folder.metrics, self.folder.events if training.tensorboard else None
+        )
         self.seconds_before = self.log.seconds()
         self.checkpoints = Checkpoints(self.folder.checkpoints, keep=self.config.checkpoint.keep)
 
     def close(self, _: Any, error: BaseException | None, __: Any) -> None:
         """Let go of the files; where another process is lost, do not wait for it."""
+        if self.checkpoints is not None:
+            self.log.close()
         if self.checkpoints is not None and not isinstance(error, hosts.Lost):
             self.checkpoints.close()
 
@@ -281,13 +296,26 @@ class _Session:
             return wanted
         return int(np.clip(SECONDS_A_DISPATCH * self.clock.pace(), 1, self.program.most_steps))
 
-    def log_train_line(self, tally: Tally, metrics: Mapping[str, Any], rate: float) -> None:
-        """Write the line of the steps since the last one; `rate` is in steps a second."""
-        tokens = self.config.training.batch_size * self.config.data.context_length
+    def log_train_line(
+        self, tally: Tally, metrics: Mapping[str, Any], lap: Lap, state: TrainState | None
+    ) -> None:
+        """Write the line of the steps since the last one, with figures of `state` if it is given.
+
+        Of runs in a pack each is said to do its own work alone: their rates add up.
+        """
+        rate = lap.steps_per_second
+        tokens = rate * self.config.training.batch_size * self.config.data.context_length
+        flops = tokens * self.program.flops_per_token
+        peak = self.peak
         line = {
             "loss": tally.nats / np.maximum(tally.weight, 1),
             **metrics,
-            "tokens_per_second": rate * tokens,
+            **({} if state is None else self.program.diagnose(state)),
+            "tokens_per_second": tokens,
+            "flops_per_second": flops,
+            **({} if peak is None else {"utilization": flops / peak.flops_per_second}),
+            "compile_seconds": lap.compile_seconds,
+            "memory_bytes": peak_memory(),
             "seconds": self.seconds(),
         }
         self.log.write(self.step, "train", line)

@@ -20,6 +20,7 @@ from txf.data.dataset import Dataset, load_dataset
 from txf.nn.build import build_model
 from txf.nn.cost import parameter_count, training_flops_per_token
 from txf.training import parallel
+from txf.training.diagnostics import diagnose
 from txf.training.evaluation import eval_step, evaluate
 from txf.training.optimizers import Hyper, Params, hyper_from_config
 from txf.training.scores import Judge, make_judge
@@ -60,6 +61,7 @@ class Compiled:
     train_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]
     pure_steps: Callable[..., tuple[TrainState, dict[str, jax.Array]]]  # what packs compile
     eval_step: Callable[..., dict[str, jax.Array]]
+    diagnose: Callable[..., dict[str, jax.Array]]
     draws_place: Sharding
 
 
@@ -92,6 +94,11 @@ class Program:
     def init_state(self) -> TrainState:
         """Return the state of step 0."""
         return self.compiled.initialize(self.hyper, np.uint32(self.seed))
+
+    def diagnose(self, state: TrainState) -> dict[str, np.ndarray]:
+        """Return the figures (see `txf.training.diagnostics`) of a state and its last batch."""
+        draws = self.placed_draws(int(state.step) - 1, 1)
+        return jax.device_get(self.compiled.diagnose(state, self.data, draws, self.hyper))
 
     def draws(self, step: int, count: int, columns: slice = slice(None)) -> dict[str, np.ndarray]:
         """Return what a dispatch needs of the `count` batches from `step` on.
@@ -242,6 +249,7 @@ def _compile(
             in_shardings=(places.params, parallel.replicated(mesh)),
             out_shardings=parallel.replicated(mesh),
         ),
+        diagnose=_compile_diagnose(model, spec, take, mesh, places),
         draws_place=parallel.draws_sharding(mesh),
     )
 
@@ -281,6 +289,17 @@ def _compile_train_steps(model, spec, take, mode: str, mesh: Mesh, places: Any):
         return on_each(state, data, draws, count, hyper)
 
     return spread
+
+
+def _compile_diagnose(model, spec, take, mesh: Mesh, places: Any):
+    """Return `diagnose(state, data, draws, hyper)`, on the first of the batches of `draws`."""
+
+    def diagnose_first(state, data, draws, hyper):
+        batch = take(data, jax.tree.map(lambda leaf: leaf[0], draws))
+        return diagnose(model, spec, state, parallel.split_batch(mesh, batch), hyper)
+
+    whole, split = parallel.replicated(mesh), parallel.draws_sharding(mesh)
+    return jax.jit(diagnose_first, in_shardings=(places, whole, split, whole), out_shardings=whole)
 
 
 def _json_of(config: ConfigDict, *prefixes: str, without: Sequence[str] = ()) -> str:

@@ -23,6 +23,7 @@ from txf.config import HARMLESS, diff, fingerprint, from_json, to_json, validate
 from txf.data.dataset import Dataset
 from txf.data.tokenizers import Tokenizer, load_tokenizer
 from txf.errors import RunError, UserError
+from txf.training.logging import check_tensorboard
 
 # More steps continue a run; they are no other experiment. All else that is not harmless is.
 MAY_CHANGE = HARMLESS | {"training.steps"}
@@ -50,6 +51,11 @@ class RunFolder:
     def metrics(self) -> epath.Path:
         """The file with a line for each (step, split)."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def events(self) -> epath.Path:
+        """The folder of TensorBoard's event files, where they are asked for."""
+        return self.path / "tensorboard"
 
     def exists(self) -> bool:
         """Tell whether a run was begun here."""
@@ -149,6 +155,8 @@ def check(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
             another config; every key that differs is named.
     """
     validate(config)
+    if config.training.tensorboard:
+        check_tensorboard()
     folder = RunFolder.at(workdir)
     if changed := diff(config, from_json(hosts.first(to_json(config)))):
         raise UserError(
