@@ -17,12 +17,13 @@ HEAVY |= {"numpy", "tensorflow_datasets", "etils"}
 
 # The map of the library: modules, or packages where one file would be too long.
 MAP = {
-    "txf": "config generation beam_search errors files",
+    "txf": "config generation beam_search errors files hosts",
     "txf.nn": "attention positions normalization feedforward block transformer heads baselines"
     " build",
     "txf.data": "storyworld probes sources tokenizers batches builders",
-    "txf.training": "losses optimizers state step loop evaluation checkpoints parallel logging",
-    "txf.sweeps": "grid runner statistics hypotheses table",
+    "txf.training": "losses optimizers state step loop evaluation checkpoints parallel logging"
+    " lanes diagnostics",
+    "txf.sweeps": "grid packing runner statistics hypotheses table",
     "txf.report": "figures",
     "experiments": "train sweep evaluate reproduce generate inspect_data",
     "configs": "storyworld",
@@ -37,7 +38,7 @@ PARTS = {
     "txf/sweeps": {"nn", "data", "training", "sweeps"},
     "txf/report": {"sweeps", "report", "training", "data", "nn"},
 }
-BASICS = {"config", "errors", "files"}
+BASICS = {"config", "errors", "files", "hosts"}
 
 COMMANDS = sorted(
     path.stem
