@@ -200,7 +200,8 @@ def _results(messages: list[dict[str, Any]]) -> list[Any]:
     for place, message in enumerate(messages):
         if "error" in message:
             kind = UserError if message["kind"] == "UserError" else RunError
-            error = kind(f"process {place}: {message['error']}")
+            text = message["error"]
+            error = kind(text if text.startswith("process ") else f"process {place}: {text}")
             error.is_known_to_all = True
             raise error
     return [message["value"] for message in messages]
