@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import hashlib
+import importlib.util
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -391,12 +392,18 @@ def _optimizer_rules(config: ConfigDict) -> list[str]:
 
 def _training_rules(config: ConfigDict) -> list[str]:
     rows, parts = config.training.batch_size, config.training.accumulate
+    problems = []
     if rows % parts:
-        return [
+        problems.append(
             f"training.accumulate={parts} does not divide training.batch_size={rows}; "
             f"try {_divisor_near(rows, parts)}"
-        ]
-    return []
+        )
+    if config.training.tensorboard and importlib.util.find_spec("tensorboardX") is None:
+        problems.append(
+            "training.tensorboard=True needs tensorboardX, which is not installed: "
+            "pip install tensorboardX (metrics.jsonl has the same numbers without it)"
+        )
+    return problems
 
 
 def _divisor_near(whole: int, wish: int) -> int:

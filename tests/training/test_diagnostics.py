@@ -36,20 +36,15 @@ SOURCES = np.array([[1, 1, 1, 0, 0], [1] * 5, [1, 2, 3, 3, 0], [1, 1, 0, 0, 0], 
 
 CASES = {
     "decoder": {"depth": 2},
-    "packed decoder": {"depth": 2, "num_kv_heads": 1, "positions": "rope"},
+    "packed decoder": {"num_kv_heads": 1, "positions": "rope"},
     "padded encoder": {"structure": "encoder", "norm_placement": "post"},
-    "encoder_decoder": {"structure": "encoder_decoder"},
-    "padded encoder_decoder": {
-        "structure": "encoder_decoder",
-        "depth": 2,
-        "tie_embeddings": False,
-    },
+    "padded encoder_decoder": {"structure": "encoder_decoder", "tie_embeddings": False},
     "attention alone": {
         "feedforward": "none",
         "norm_placement": "sandwich",
         "dtype": "bfloat16",
     },
-    "lstm": {"family": "lstm", "depth": 2},
+    "lstm": {"family": "lstm"},
     "padded window_mlp": {"family": "window_mlp", "depth": 2},
     "bigram": {"family": "bigram"},
 }
@@ -202,7 +197,7 @@ def test_figures_of_the_forward_pass_equal_their_formulas(name):
         assert figures[key] == pytest.approx(value, rel=tolerance, abs=1e-6), key
 
 
-@pytest.mark.parametrize("name", ["packed decoder", "padded encoder_decoder", "bigram"])
+@pytest.mark.parametrize("name", ["packed decoder", "padded encoder_decoder"])
 def test_gradients_by_group_and_the_next_steps_update(name):
     case = diagnosed(name)
     figures, state, batch = case.figures, case.state, case.batch
@@ -214,7 +209,12 @@ def test_gradients_by_group_and_the_next_steps_update(name):
         ]
         return (nats * batch["weights"]).sum() / batch["weights"].sum()
 
-    grads = quick(jax.grad(mean_loss))(state.params)
+    @quick
+    def step(state, batch, hyper):
+        stepped, _ = train_step(case.model, case.spec, state, batch, hyper)
+        return jax.grad(mean_loss)(state.params), stepped.params
+
+    grads, params = step(state, batch, case.hyper)
     flat = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(grads):
         names = [key.key for key in path]
@@ -225,10 +225,9 @@ def test_gradients_by_group_and_the_next_steps_update(name):
     for key, norm in norms.items():
         assert figures[key] == pytest.approx(norm, rel=1e-4), key
 
-    step = quick(functools.partial(train_step, case.model, case.spec))
     before, after = (
         np.concatenate([np.asarray(x, np.float64).ravel() for x in jax.tree.leaves(params)])
-        for params in (state.params, step(state, batch, case.hyper)[0].params)
+        for params in (state.params, params)
     )
     ratio = np.linalg.norm(after - before) / np.linalg.norm(before)
     assert figures["update_ratio"] == pytest.approx(ratio, rel=1e-3)
@@ -241,11 +240,13 @@ def test_what_there_is_depends_on_the_model():
     for block in range(2):
         assert {f"grad_norm/block_{block}", f"attention_saturated/block_{block}"} < decoder
         assert {f"attention_entropy/block_{block}/head_{head}" for head in range(HEADS)} < decoder
-        assert {
-            f"residual_rms/encoder/block_{block}",
-            f"attention_score_max/encoder/block_{block}",
-            f"cross_attention_score_max/decoder/block_{block}",
-        } < both
+    assert {
+        "grad_norm/encoder/block_0",
+        "residual_rms/encoder/block_0",
+        "attention_score_max/encoder/block_0",
+        "cross_attention_score_max/decoder/block_0",
+        "cross_attention_entropy/decoder/block_0/head_2",
+    } < both
     assert "grad_norm/head" in diagnosed("padded encoder_decoder").figures
     assert set(diagnosed("bigram").figures) == {"grad_norm/table", "update_ratio"}
     lstm = {key.split("/")[0] for key in diagnosed("lstm").figures}

@@ -1,6 +1,5 @@
 """metrics.jsonl: one line for each (step, split), never two, whatever happened in between."""
 
-import importlib.util
 import json
 import math
 import os
@@ -12,7 +11,7 @@ from typing import Any
 from etils import epath
 
 from txf import hosts
-from txf.errors import RunError, UserError
+from txf.errors import RunError
 from txf.files import write_text
 
 # The fields of a train line that say how the machine did, not what was learned: two runs of one
@@ -113,12 +112,7 @@ class EventFiles:
     """
 
     def __init__(self, folder: epath.Path, step: int, lines: Iterable[Mapping[str, Any]]):
-        """Begin a file after `step`; `lines` are those up to it, for a folder that has none yet.
-
-        Raises:
-            UserError: tensorboardX is not installed.
-        """
-        check_tensorboard()
+        """Begin a file after `step`; `lines` are those up to it, for a folder that has none yet."""
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2
 
@@ -152,19 +146,6 @@ class EventFiles:
         event = self._proto.Event(wall_time=time.time(), step=step, **content)
         self._writer.write_event(event)
         self._writer.flush()
-
-
-def check_tensorboard() -> None:
-    """Refuse to go on where event files are asked for and cannot be written.
-
-    Raises:
-        UserError: tensorboardX is not installed.
-    """
-    if importlib.util.find_spec("tensorboardX") is None:
-        raise UserError(
-            "training.tensorboard=True needs tensorboardX, which is not installed; "
-            "pip install 'txf[tensorboard]', or leave it at False: metrics.jsonl has it all"
-        )
 
 
 def read_metrics(path: epath.Path) -> list[dict[str, Any]]:

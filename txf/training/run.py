@@ -23,7 +23,6 @@ from txf.config import HARMLESS, diff, fingerprint, from_json, to_json, validate
 from txf.data.dataset import Dataset
 from txf.data.tokenizers import Tokenizer, load_tokenizer
 from txf.errors import RunError, UserError
-from txf.training.logging import check_tensorboard
 
 # More steps continue a run; they are no other experiment. All else that is not harmless is.
 MAY_CHANGE = HARMLESS | {"training.steps"}
@@ -155,8 +154,6 @@ def check(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
             another config; every key that differs is named.
     """
     validate(config)
-    if config.training.tensorboard:
-        check_tensorboard()
     folder = RunFolder.at(workdir)
     if changed := diff(config, from_json(hosts.first(to_json(config)))):
         raise UserError(
