@@ -12,6 +12,7 @@ import jax
 from tests.training import small
 from txf.errors import UserError
 from txf.training import program
+from txf.training.loop import train_pack
 from txf.training.program import prepare
 from txf.training.run import RunFolder
 
@@ -32,6 +33,9 @@ WAYS = {
     "streamed": {},
     "pmap_accumulate": {"parallel.mode": "pmap", "training.accumulate": 2},
 }
+# What is also done in two goes, which must come to the same bits.
+INTERRUPTED = ("fsdp", "pmap", "packed")
+PACK = [{"seed": seed} for seed in range(4)]
 REFUSED = {
     "batch": {"training.batch_size": 12},
     "micro-batch": {"training.accumulate": 4},
@@ -40,6 +44,15 @@ REFUSED = {
     "none": {"parallel.data": 0},
     "pmap of parts": {"parallel.mode": "pmap", "parallel.fsdp": 2},
 }
+
+
+def train_way(name, folder, should_stop=lambda: False):
+    """Train one way, or a pack of four; the pack's first member lies in `folder`."""
+    if name != "packed":
+        return small.train(small.config({**BASE, **WAYS[name]}), folder, should_stop=should_stop)
+    folders = [folder, *(folder.with_name(f"{folder.name}{n}") for n in range(1, len(PACK)))]
+    configs = [small.config({**BASE, **member}) for member in PACK]
+    return train_pack(list(zip(configs, folders, strict=True)), should_stop=should_stop)
 
 
 def refusal(overrides):
@@ -67,6 +80,13 @@ def main(folder):
         state = prepare(config).compiled.state_like
         leaves = jax.tree.leaves((state.params, state.opt_state))
         found["split"][name] = sum(not leaf.sharding.is_fully_replicated for leaf in leaves)
+    program.RESIDENT_BYTES = 1 << 28
+    train_way("packed", folder / "packed")
+    for name in INTERRUPTED:
+        try:
+            train_way(name, folder / f"{name}_stopped", small.stop_after(2))
+        except small.Stopped:
+            train_way(name, folder / f"{name}_stopped")
     found["refused"] = {name: refusal(overrides) for name, overrides in REFUSED.items()}
     print(json.dumps(found))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.training import small
-from tests.training.on_eight import BASE, WAYS
+from tests.training.on_eight import BASE, INTERRUPTED, WAYS
 from txf.files import read_json
 
 TOLERANCE = 2e-5  # relative, after ten steps: sums are taken in another order
@@ -27,7 +27,7 @@ def alone(folder):
 def eight(folder, alone, run_python):
     with pytest.raises(small.Stopped):
         small.train(small.config(BASE), folder / "one", should_stop=small.stop_after(2))
-    done = run_python(["-m", "tests.training.on_eight", folder], devices=8)
+    done = run_python(["-m", "tests.training.on_eight", folder], devices=8, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -38,10 +38,15 @@ def assert_close(lines, expected):
         assert lines[place]["loss"] == pytest.approx(line["loss"], rel=TOLERANCE), place
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "tensor"])
+@pytest.mark.parametrize("way", [*(way for way in WAYS if way != "tensor"), "packed"])
 def test_eight_devices_equal_one(eight, folder, alone, way):
     assert eight["devices"] == 8
     assert_close(small.lines(folder / way), alone)
+
+
+@pytest.mark.parametrize("way", INTERRUPTED)
+def test_two_goes_on_eight_devices_are_the_straight_run_to_the_bit(eight, folder, way):
+    small.assert_same_run(folder / f"{way}_stopped", folder / way)
 
 
 def test_parameters_are_split_where_they_should_be(eight):

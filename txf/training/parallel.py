@@ -97,6 +97,19 @@ def check_batch(config: ConfigDict, mesh: Mesh) -> None:
         )
 
 
+def fitted(config: ConfigDict) -> ConfigDict:
+    """Return the config of a run as it can be evaluated here: on one device if not as it was made.
+
+    Checkpoints open on any devices; where a run's own mesh fits, its figures come out to the bit.
+    """
+    try:
+        check_batch(config, make_mesh(mesh_shape(config.parallel, jax.device_count())))
+    except UserError:
+        config = config.copy_and_resolve_references()
+        config.parallel.update(mode="jit", data=1, fsdp=1, tensor=1)
+    return config
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
     """Return the sharding of what every device holds whole."""
     return NamedSharding(mesh, PartitionSpec())

@@ -12,6 +12,7 @@ from txf.errors import RunError, UserError
 from txf.training.checkpoints import Checkpoints
 from txf.training.logging import read_metrics
 from txf.training.optimizers import Params
+from txf.training.parallel import fitted
 from txf.training.program import model_of, prepare
 from txf.training.run import RunFolder
 
@@ -53,7 +54,7 @@ def open_run(workdir: str | os.PathLike[str], step: int | None = None) -> Opened
         RunError: no checkpoint can be read.
     """
     folder = RunFolder.at(workdir)
-    config, tokenizer = folder.config, folder.tokenizer()
+    config, tokenizer = fitted(folder.config), folder.tokenizer()
     if tokenizer is None:
         raise UserError(
             f"the run at {folder.path} has no tokenizer.json; it has not begun training"
@@ -75,7 +76,7 @@ def evaluate_run(
         RunError: no checkpoint can be read.
     """
     folder = RunFolder.at(workdir)
-    config = folder.config
+    config = fitted(folder.config)
     program = prepare(config, folder.tokenizer())
     if changed := folder.changed_splits(program.dataset):
         raise UserError(
