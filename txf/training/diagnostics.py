@@ -43,6 +43,7 @@ def diagnose(
     The gradient is the one that the next step would take from `state` if it were given `batch`: of
     the mean loss per real target, before clipping, with dropout where the run has it. The update is
     that step's, from the optimizer's state as it is: clipping, decay and learning rate are in it.
+    (A train line's `grad_norm` comes from the step before: the same batch, an update earlier.)
 
     The other figures are of a forward pass without dropout. A token of padding (segment 0) does not
     count, nor does a query that may see no key. A query that may see one key alone counts, with a
@@ -107,9 +108,7 @@ _INPUTS = ("inputs", "segments", "source", "source_segments")
 def _forward_sums(model: nn.Module, params: Any, batch: Batch) -> Sums:
     sums = Sums({}, {}, {})
     segments, source_segments = batch.get("segments"), batch.get("source_segments")
-    source = {"source": batch["source"]} if "source" in batch else {}
-    if source_segments is not None:
-        source["source_segments"] = source_segments
+    source = {key: batch[key] for key in ("source", "source_segments") if key in batch}
     _, found = inspect(
         model,
         params,
