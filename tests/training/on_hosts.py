@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import jax
@@ -26,12 +27,23 @@ BASE = {
     "training.eval_every": 5,
     "training.checkpoint_every": 5,
 }
+# Quickly compiled, for what has little to do with the model.
+LIGHT = {
+    "model.family": "bigram",
+    "model.depth": 2,
+    "model.width": 64,
+    "model.num_heads": 4,
+    "model.dropout": 0.0,
+    "training.accumulate": 1,
+}
 WAYS = {
     "data": {},
     "fsdp": {"parallel.data": 1, "parallel.fsdp": 2},
-    "streamed": {},
-    "stopped": {},
+    "light": LIGHT,
+    "streamed": LIGHT,
+    "stopped": LIGHT,
     "long": {
+        **LIGHT,
         "training.steps": 320,
         "training.log_every": 40,
         "training.eval_every": 40,
@@ -75,7 +87,7 @@ def train_way(folder, name):
 def pack(folder):
     """Three members side by side: no number that two or four processes divide."""
     rates = 0.02, 0.01, 0.005
-    configs = [small.config({**BASE, "optimizer.learning_rate": rate}) for rate in rates]
+    configs = [small.config({**BASE, **LIGHT, "optimizer.learning_rate": rate}) for rate in rates]
     train_pack([(config, folder / f"pack{n}") for n, config in enumerate(configs)])
 
 
@@ -146,4 +158,10 @@ def main(folder, count, index, port, *ways):
 
 if __name__ == "__main__":
     path, *numbers = sys.argv[1:5]
-    main(Path(path), *map(int, numbers), *sys.argv[5:])
+    code = 1
+    try:
+        main(Path(path), *map(int, numbers), *sys.argv[5:])
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    os._exit(code)  # a process that waited for others that have failed would never end

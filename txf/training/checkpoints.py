@@ -51,6 +51,10 @@ class Checkpoints:
                     read_only=read_only,
                     lightweight_initialize=read_only,  # losses matter to who deletes
                     create=not read_only,
+                    # The runs of a pack save at the same time: each has barriers of its own.
+                    multiprocessing_options=ocp.options.MultiprocessingOptions(
+                        barrier_sync_key_prefix=folder.parent.name
+                    ),
                 )
                 self._manager = ocp.CheckpointManager(folder, options=options)
             self._quiet.enter_context(_quiet())
