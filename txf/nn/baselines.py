@@ -258,6 +258,18 @@ class Baseline(nn.Module):
             UserError: there is a source.
         """
         _refuse(self.spec.family, source, source_segments, decode and self.pooling is not None)
+        x = self.features(tokens, segments, dropout_rate=dropout_rate, decode=decode)
+        return self.embed.logits(x) if self.tied else self.head(x, segments)
+
+    def features(
+        self,
+        tokens: Int[Array, "batch tokens"],
+        segments: Int[Array, "batch tokens"] | None = None,
+        *,
+        dropout_rate: float | Float[Array, ""] | None = None,
+        decode: bool = False,
+    ) -> Float[Array, "batch tokens width"]:
+        """Return what the head makes logits of; the arguments are `__call__`'s."""
         spec = self.spec
         noise = None if dropout_rate is None else Noise(dropout_rate, self.make_rng("dropout"))
         x = self.embed(tokens).astype(self.dtype)
@@ -265,9 +277,7 @@ class Baseline(nn.Module):
         record(self, "embeddings", x)
         for index, block in enumerate(self.block):
             x = block(x, segments, noise and noise.at(index), decode)
-        if spec.norm_placement in FINAL_NORM:
-            x = self.final_norm(x)
-        return self.embed.logits(x) if self.tied else self.head(x, segments)
+        return self.final_norm(x) if spec.norm_placement in FINAL_NORM else x
 
 
 class Bigram(nn.Module):

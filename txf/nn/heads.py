@@ -1,6 +1,7 @@
 """What a model says at its top: the next token, a class for the text, a label for each token."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -27,6 +28,16 @@ def vocabulary_logits(
     flat, rows = x.reshape(-1, x.shape[-1]), embedding.astype(x.dtype)
     logits = jnp.einsum("nw,vw->nv", flat, rows, preferred_element_type=jnp.float32)
     return logits.reshape(*x.shape[:-1], -1)
+
+
+def vocabulary_kernel(params: Mapping[str, Any]) -> Float[Array, "width vocab"]:
+    """Return the matrix that a model with these parameters maps its features to logits with.
+
+    That of its head, or, where it has none, the embedding's, transposed.
+    """
+    if "head" in params:
+        return params["head"]["kernel"]
+    return params["embed"]["embedding"].T
 
 
 def mean_pool(

@@ -1,11 +1,42 @@
 """The linear map, from the last axes of an array to new ones."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
+import jax
 from flax import linen as nn
 from jax import numpy as jnp
 from jaxtyping import Array, Float
+
+
+@jax.custom_vjp
+def product(
+    x: Float[Array, "rows inputs"], kernel: Float[Array, "inputs outputs"]
+) -> Float[Array, "rows outputs"]:
+    """Return x kernel, whose gradient to a tall kernel is made lying: (gᵀ x)ᵀ instead of xᵀ g.
+
+    It is the same; but of products that sum over the rows of both factors, a CPU makes one with
+    many columns twice as fast as one with many rows.
+    """
+    return x @ kernel
+
+
+def _product_forward(x, kernel):
+    return x @ kernel, (x, kernel)
+
+
+def _product_backward(factors, g):
+    x, kernel = factors
+    inputs, outputs = kernel.shape
+    if inputs <= outputs:
+        return g @ kernel.T, x.T @ g
+    # Without barriers the compiler takes both transpositions back, or each reader does the second.
+    barrier = jax.lax.optimization_barrier
+    return g @ kernel.T, barrier(barrier(g.T @ x).T)
+
+
+product.defvjp(_product_forward, _product_backward)
 
 
 def linear(
@@ -19,9 +50,29 @@ def linear(
     """
     leading, out = x.shape[: x.ndim - axes], kernel.shape[axes:]
     fan_in = math.prod(kernel.shape[:axes])
-    y = x.reshape(-1, fan_in) @ kernel.astype(x.dtype).reshape(fan_in, -1)
+    y = product(x.reshape(-1, fan_in), kernel.astype(x.dtype).reshape(fan_in, -1))
     y = y.reshape(*leading, *out)
     return y if bias is None else y + bias.astype(x.dtype)
+
+
+Weights = tuple[Float[Array, "..."], Float[Array, "..."] | None]  # a kernel and its bias
+
+
+def linear_side_by_side(
+    x: Float[Array, "..."], weights: Sequence[Weights]
+) -> list[Float[Array, "..."]]:
+    """Return `linear(x, kernel, bias, axes=1)` for each of several kernels, by one product.
+
+    The kernels differ in their last axis at most, along which they are joined: what stands before
+    it, heads, may be spread over devices.
+    """
+    if len(weights) == 1:
+        return [linear(x, *weights[0], axes=1)]
+    kernels, biases = zip(*weights, strict=True)
+    bias = None if biases[0] is None else jnp.concatenate(biases, -1)
+    y = linear(x, jnp.concatenate(kernels, -1), bias, axes=1)
+    ends = itertools.accumulate(kernel.shape[-1] for kernel in kernels[:-1])
+    return jnp.split(y, list(ends), axis=-1)
 
 
 class Linear(nn.Module):
@@ -32,13 +83,17 @@ class Linear(nn.Module):
     use_bias: bool = True
     axes: int = 1
 
-    @nn.compact
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         """Map the last `axes` axes of x to `features`."""
-        features = tuple(self.features)
-        shape = (*x.shape[-self.axes :], *features)
-        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
-        bias = None
-        if self.use_bias:
-            bias = self.param("bias", nn.initializers.zeros, features, jnp.float32)
+        kernel, bias = self.weights(x.shape[-self.axes :])
         return linear(x, kernel, bias, self.axes)
+
+    @nn.compact
+    def weights(self, inputs: Sequence[int]) -> Weights:
+        """Return the kernel and the bias of a map from axes of these sizes."""
+        features = tuple(self.features)
+        shape = (*inputs, *features)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        if not self.use_bias:
+            return kernel, None
+        return kernel, self.param("bias", nn.initializers.zeros, features, jnp.float32)

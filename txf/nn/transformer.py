@@ -264,10 +264,21 @@ class Transformer(nn.Module):
             raise UserError("source is given, and only structure='encoder_decoder' reads one")
         if decode and self.pooling is not None:
             raise UserError("decode=True makes no sense for classification; it needs whole texts")
+        x = self.features(tokens, segments, dropout_rate=dropout_rate, decode=decode)
+        return self.embed.logits(x) if self.tied else self.head(x, segments)
+
+    def features(
+        self,
+        tokens: Int[Array, "batch tokens"],
+        segments: Int[Array, "batch tokens"] | None = None,
+        *,
+        dropout_rate: float | Float[Array, ""] | None = None,
+        decode: bool = False,
+    ) -> Float[Array, "batch tokens width"]:
+        """Return what the head makes logits of; the arguments are `__call__`'s."""
         noise = None if dropout_rate is None else Noise(dropout_rate, self.make_rng("dropout"))
         x = self.embed(tokens).astype(self.dtype)
-        x = self.stack(x, segments, noise=noise, decode=decode)
-        return self.embed.logits(x) if self.tied else self.head(x, segments)
+        return self.stack(x, segments, noise=noise, decode=decode)
 
 
 class EncoderDecoder(nn.Module):
@@ -311,6 +322,21 @@ class EncoderDecoder(nn.Module):
         Raises:
             UserError: the source is missing, or there are more tokens than the model can place.
         """
+        given = {"source": source, "source_segments": source_segments}
+        x = self.features(tokens, segments, **given, dropout_rate=dropout_rate, decode=decode)
+        return self.embed.logits(x) if self.tied else self.head(x, segments)
+
+    def features(
+        self,
+        tokens: Int[Array, "batch tokens"],
+        segments: Int[Array, "batch tokens"] | None = None,
+        *,
+        source: Int[Array, "batch source_tokens"] | None = None,
+        source_segments: Int[Array, "batch source_tokens"] | None = None,
+        dropout_rate: float | Float[Array, ""] | None = None,
+        decode: bool = False,
+    ) -> Float[Array, "batch tokens width"]:
+        """Return what the head makes logits of; arguments and errors are `__call__`'s."""
         if source is None and self.is_initializing():
             source = tokens
         noise = None if dropout_rate is None else Noise(dropout_rate, self.make_rng("dropout"))
@@ -321,5 +347,4 @@ class EncoderDecoder(nn.Module):
         elif not decode:
             raise UserError("structure='encoder_decoder' needs a source")
         x = self.embed(tokens).astype(self.dtype)
-        x = self.decoder(x, segments, memory, source_segments, noise and noise.at(1), decode)
-        return self.embed.logits(x) if self.tied else self.head(x, segments)
+        return self.decoder(x, segments, memory, source_segments, noise and noise.at(1), decode)

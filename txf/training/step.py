@@ -10,8 +10,9 @@ import optax
 from jaxtyping import Array, Float, Int, UInt32
 from ml_collections import ConfigDict
 
+from txf.nn.heads import TASKS, vocabulary_kernel
 from txf.nn.initialization import scale_parameters
-from txf.training.losses import weighted_nats
+from txf.training.losses import vocabulary_nats, weighted_nats
 from txf.training.optimizers import Hyper, Params, learning_rate_at, make_optimizer
 from txf.training.state import Tally, TrainState
 
@@ -29,6 +30,7 @@ class StepSpec(NamedTuple):
     accumulate: int
     drops: bool
     reads_source: bool
+    maps_features: bool  # the logits are a product of features and a matrix over the vocabulary
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> "StepSpec":
@@ -41,6 +43,7 @@ class StepSpec(NamedTuple):
             accumulate=config.training.accumulate,
             drops=config.model.dropout > 0,
             reads_source=config.model.structure == "encoder_decoder",
+            maps_features=TASKS[config.task] == "vocab" and config.model.family != "bigram",
         )
 
     def optimizer_with(self, hyper: Hyper) -> optax.GradientTransformation:
@@ -56,8 +59,12 @@ def apply_model(
     batch: Batch,
     dropout_rate: Float[Array, ""] | None = None,
     key: jax.Array | None = None,
+    method: str = "__call__",
 ) -> Float[Array, "..."]:
-    """Return the model's logits for a batch; dropout is on when a rate (and its key) is given."""
+    """Return the model's logits for a batch, or what another of its methods gives.
+
+    Dropout is on when a rate (and its key) is given.
+    """
     inputs = {name: batch[name] for name in ("source", "source_segments") if name in batch}
     return model.apply(
         {"params": params},
@@ -66,6 +73,7 @@ def apply_model(
         **inputs,
         dropout_rate=dropout_rate,
         rngs=None if dropout_rate is None else {"dropout": key},
+        method=method,
     )
 
 
@@ -106,6 +114,9 @@ def gradients(
 
     def summed_nats(params, part, key):
         rate = hyper.dropout if spec.drops else None
+        if spec.maps_features:
+            x = apply_model(model, params, part, rate, key, method="features")
+            return vocabulary_nats(x, vocabulary_kernel(params), part)
         return weighted_nats(apply_model(model, params, part, rate, key), part)
 
     of_sum = jax.value_and_grad(summed_nats, has_aux=True)
@@ -143,7 +154,9 @@ def train_step(
     grads, nats, weight = gradients(model, spec, state.params, batch, hyper, key)
     if axis_name is not None:
         grads, nats, weight = jax.lax.psum((grads, nats, weight), axis_name)
-    grads = jax.tree.map(lambda g: g / jnp.maximum(weight, 1), grads)
+    # A product is taken on the way to whoever reads it; a quotient would be a pass of its own.
+    share = 1 / jnp.maximum(weight, 1)
+    grads = jax.tree.map(lambda g: g * share, grads)
     updates, opt_state = spec.optimizer_with(hyper).update(grads, state.opt_state, state.params)
     failed = ~jnp.isfinite(nats) & (state.tally.bad_step < 0)
     metrics = {
