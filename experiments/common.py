@@ -57,10 +57,9 @@ def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
         signal.signal(number, _note_signal)
     agreed = True  # whether all processes, where they are many, end here
     try:
-        overrides = parse_flags(sys.argv)
+        overrides = parse_flags(sys.argv, many=many)
         use_compilation_cache()
-        if many:
-            processes.join()
+        processes.join() if many else processes.refuse()
         check_platform()
         with hosts.together():
             main(overrides)
@@ -113,7 +112,7 @@ def _say(message: object, code: int) -> int:
     return code
 
 
-def parse_flags(argv: Sequence[str]) -> list[str]:
+def parse_flags(argv: Sequence[str], *, many: bool = False) -> list[str]:
     """Parse absl flags and return the `--config.*` overrides, still as text, flag files included.
 
     Raises:
@@ -126,7 +125,7 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
         raise UserError(_one_line(error)) from error
     rest, overrides = _split_overrides(arguments)
     if {"--help", "-help", "-h", "--helpfull", "--helpshort"} & set(rest):
-        _print_help()
+        _print_help(many)
     try:
         left = flags.FLAGS([argv[0], *rest])
     except flags.Error as error:
@@ -136,9 +135,10 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
     return overrides
 
 
-def _print_help() -> None:
+def _print_help(many: bool) -> None:
     main = sys.modules["__main__"]
-    print(main.__doc__.strip(), flags.FLAGS.module_help(sys.argv[0]), sep="\n")
+    modules = [sys.argv[0], *([processes] if many else [])]
+    print(main.__doc__.strip(), *map(flags.FLAGS.module_help, modules), sep="\n")
     sys.exit(OK)
 
 

@@ -85,6 +85,19 @@ def join() -> None:
         logging.getLogger("txf").setLevel(logging.WARNING)
 
 
+def refuse() -> None:
+    """Refuse flags of many processes, for a command that runs in one.
+
+    Raises:
+        UserError: one is given.
+    """
+    given = [flag.name for flag in (_COORDINATOR, _COUNT, _INDEX) if flag.value is not None]
+    if _DISTRIBUTED.value:
+        given.append(_DISTRIBUTED.name)
+    if given:
+        raise UserError(f"this command runs in one process; drop --{' and --'.join(given)}")
+
+
 def leave(code: int, agreed: bool) -> NoReturn:
     """End this process; where all have `agreed` to end, when all have come here."""
     import jax
