@@ -22,7 +22,7 @@ MAP = {
     " build",
     "txf.data": "storyworld probes sources tokenizers batches builders",
     "txf.training": "losses optimizers state step loop evaluation checkpoints parallel logging"
-    " lanes diagnostics",
+    " lanes diagnostics peak",
     "txf.sweeps": "grid packing runner statistics hypotheses table",
     "txf.report": "figures",
     "experiments": "train sweep evaluate reproduce generate inspect_data",
