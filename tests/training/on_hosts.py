@@ -119,9 +119,11 @@ def refusals(folder):
     found["not shared"] = refusal(run({}, f"own{hosts.index()}"))
     home = folder / f"home{hosts.index()}"
     home.mkdir(exist_ok=True)
-    (home / "text").write_text(f"some text {hosts.index()}\n\n" * 300)
+    lines = [f"This is text {number} of {hosts.index()}." for number in range(300)]
+    (home / "text").write_text("\n\n".join(lines))
     os.environ["HOME"] = str(home)
     found["data"] = refusal(run({"data.source": "text", "data.path": "~/text"}, "of_text"))
+    program._load.cache_clear()
     if hosts.index() == 1:
         (home / "text").unlink()
     found["file"] = refusal(run({"data.source": "text", "data.path": "~/text"}, "of_text"))

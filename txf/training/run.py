@@ -100,8 +100,8 @@ class RunFolder:
         described = describe(dataset)
         if differing := _differing(hosts.first(described), described):
             raise UserError(
-                f"the data of process {hosts.index()} is not that of process 0 "
-                f"({', '.join(differing)}); all hosts must read the same"
+                f"process {hosts.index()} reads other data than process 0 "
+                f"({', '.join(differing)}); all hosts must have the same"
             )
         if changed := self._changed(described):
             raise UserError(
