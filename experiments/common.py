@@ -76,11 +76,15 @@ def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
-    except Exception:
-        if hosts.count() == 1:
+    except Exception as error:
+        if isinstance(error, ImportError) and str(error).startswith("Please install"):
+            # What fsspec says of a path in a store that takes a library to reach.
+            code = _say(f"a path cannot be reached: {_one_line(error)}", WRONG_REQUEST)
+        elif hosts.count() == 1:
             raise
-        traceback.print_exc()
-        code = FAILED
+        else:
+            traceback.print_exc()
+            code = FAILED
     if hosts.count() > 1:
         processes.leave(code, agreed)
     _leave(code)

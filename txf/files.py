@@ -13,8 +13,17 @@ from txf.errors import RunError, UserError
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
-    """Return `path` free of the current folder: `~` and relative parts resolved, URLs untouched."""
-    path = epath.Path(path).expanduser()
+    """Return `path` free of the current folder: `~` and relative parts resolved, URLs untouched.
+
+    Raises:
+        UserError: it is a URL of a kind that cannot be reached.
+    """
+    try:
+        path = epath.Path(path).expanduser()
+    except KeyError as error:  # what epath says of a scheme it does not know
+        raise UserError(
+            f"{path} cannot be reached; give a local path, or one of gs://, s3://, az://"
+        ) from error
     if "://" in os.fspath(path):
         return path
     return epath.Path(os.path.abspath(path))

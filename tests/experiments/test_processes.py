@@ -1,5 +1,6 @@
 """One process of many from the command line: what is asked wrongly ends in one line."""
 
+import importlib.util
 import json
 
 import pytest
@@ -50,6 +51,18 @@ def test_a_command_of_one_process_knows_no_others(run_python):
     )
     assert done.returncode == 2
     assert "num_processes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("workdir", "words"), [("gs://bucket/run", "gcsfs"), ("xyz://bucket/run", "xyz://bucket/run")]
+)
+def test_a_store_that_cannot_be_reached_is_refused(run_python, workdir, words):
+    if workdir.startswith("gs:") and importlib.util.find_spec("gcsfs"):
+        pytest.skip("gcsfs is installed")
+    done = run_python(["-m", "experiments.evaluate", f"--workdir={workdir}"])
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu", "cuda,cpu", "gpo"])
