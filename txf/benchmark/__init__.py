@@ -1,0 +1,1 @@
+"""How fast txf is, measured beside other ways to do the same."""

@@ -1,0 +1,96 @@
+"""Train steps timed: beside peers, by steps a dispatch, and in packs."""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from txf.benchmark import ours
+from txf.benchmark.peak import make_peak
+from txf.benchmark.plain_jax import make_plain_jax
+from txf.benchmark.shapes import Shape
+from txf.benchmark.timing import Contender, interleave, ratio
+
+Row = dict[str, Any]
+PEER_STEPS = 4  # of a peer, before it is waited for
+DISPATCHES = (1, 4, 16, 64)
+PACKS = (1, 4, 16, 64)
+PACK_STEPS = 2
+
+
+def step_rows(shape: Shape, seconds: float, with_torch: bool = True) -> list[Row]:
+    """Time our step, a plain JAX step and, if it is installed, torch's, in turns.
+
+    Of each: milliseconds a step (median over rounds), tokens a second, `utilization` (FLOPs of the
+    step's matrix products, by `Shape.flops`, as a share of what large products reach in the same
+    rounds: 1 is the matmul bound), and `times_ours`, the median over rounds of its time over ours.
+    """
+    contenders = {"txf": ours.make_steps(shape, [None])[0]}
+    contenders["plain JAX"] = make_plain_jax(shape, PEER_STEPS)
+    if with_torch and importlib.util.find_spec("torch") is not None:
+        from txf.benchmark.torch_peer import make_torch
+
+        contenders["torch eager"] = make_torch(shape, PEER_STEPS, compiled=False)
+        contenders["torch compiled"] = make_torch(shape, PEER_STEPS, compiled=True)
+    samples = interleave({**contenders, "peak": make_peak(shape.dtype)}, seconds)
+    peak = samples.pop("peak")
+    bound = [shape.flops() * second for second in peak]
+    rows = []
+    for name, times in samples.items():
+        row = {"shape": shape.name, "step": name, **_speed(times, shape.tokens)}
+        row["utilization"] = ratio(bound, times)
+        row["times_ours"] = ratio(times, samples["txf"])
+        row["rounds"] = len(times)
+        rows.append(row)
+    bound_row = {"shape": shape.name, "step": "matmul bound", **_speed(bound, shape.tokens)}
+    bound_row |= {"utilization": 1.0, "times_ours": ratio(bound, samples["txf"])}
+    return [*rows, {**bound_row, "rounds": len(bound)}]
+
+
+def dispatch_rows(shape: Shape, seconds: float, counts: Sequence[int] = DISPATCHES) -> list[Row]:
+    """Time our step with K steps a dispatch, in turns; `times_first`: speed over the first K's."""
+    contenders = ours.make_steps(shape, list(counts))
+    named = dict(zip(counts, contenders, strict=True))
+    samples = interleave({str(count): one for count, one in named.items()}, seconds)
+    return [
+        {
+            "shape": shape.name,
+            "steps a dispatch": count,
+            **_speed(samples[str(count)], shape.tokens),
+            "times_first": ratio(samples[str(counts[0])], samples[str(count)]),
+        }
+        for count in counts
+    ]
+
+
+def pack_rows(shape: Shape, seconds: float, sizes: Sequence[int] = PACKS) -> list[Row]:
+    """Time packs of members, in turns: milliseconds a member's step, tokens a second of them all.
+
+    Larger packs are left out from the first on that takes longer than `seconds` for a dispatch.
+    """
+    contenders: dict[str, Contender] = {}
+    for size in sizes:
+        pack = ours.make_pack(shape, size, PACK_STEPS)
+        pack.run()
+        start = time.perf_counter()
+        pack.run()
+        if contenders and time.perf_counter() - start > seconds:
+            break
+        contenders[str(size)] = pack
+    samples = interleave(contenders, seconds)
+    first = next(iter(samples.values()))
+    return [
+        {
+            "shape": shape.name,
+            "members": int(size),
+            **_speed(times, shape.tokens),
+            "times_first": ratio(first, times),
+        }
+        for size, times in samples.items()
+    ]
+
+
+def _speed(times: Sequence[float], tokens: int) -> Row:
+    middle = statistics.median(times)
+    return {"ms": 1e3 * middle, "tokens_per_second": tokens / middle}
