@@ -50,5 +50,5 @@ def test_figures_are_written_with_device_and_versions(run_python, tmp_path):
 
 
 def test_a_sweep_that_fails_says_why():
-    with pytest.raises(RunError, match="no_such_sweep.py"):
+    with pytest.raises(RunError, match=r"no_such_sweep\.py"):
         sweep_rows("no_such_sweep.py", ())

@@ -43,7 +43,7 @@ def print_table(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right")
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
-    Console(width=max(80, Console().width)).print(table)
+    Console(width=max(120, Console().width)).print(table)
 
 
 def _cell(value: Any) -> str:
