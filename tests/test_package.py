@@ -25,7 +25,8 @@ MAP = {
     " lanes diagnostics peak",
     "txf.sweeps": "grid packing runner statistics hypotheses table",
     "txf.report": "figures",
-    "experiments": "train sweep evaluate reproduce generate inspect_data",
+    "txf.benchmark": "shapes timing steps",
+    "experiments": "train sweep evaluate reproduce generate inspect_data benchmark",
     "configs": "storyworld",
     "configs.sweeps": "quickstart",
 }
@@ -36,6 +37,7 @@ PARTS = {
     "txf/data": {"data"},
     "txf/training": {"nn", "data", "training", "beam_search"},
     "txf/sweeps": {"nn", "data", "training", "sweeps"},
+    "txf/benchmark": {"nn", "training", "generation", "benchmark"},
     "txf/report": {"sweeps", "report", "training", "data", "nn"},
 }
 BASICS = {"config", "errors", "files", "hosts"}
