@@ -37,8 +37,9 @@ def own_caches(session_folder):
 def run_python(session_folder, own_caches):
     """A function that runs `python ARGS` in a child process, from the root of the repository.
 
-    Give `devices=8` to simulate that many, `env={...}` for further variables. Returns the
-    CompletedProcess, text captured; a failure is the test's to judge.
+    Give `devices=8` to simulate that many, with code that is compiled quickly rather than well,
+    `env={...}` for further variables. Returns the CompletedProcess, text captured; a failure is
+    the test's to judge.
     """
 
     def run(args, devices=1, timeout=300, env=None, **options):
@@ -47,7 +48,8 @@ def run_python(session_folder, own_caches):
             "JAX_PLATFORMS": "cpu",
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "default",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"
+            + (" --xla_backend_optimization_level=0" if devices > 1 else ""),
             **(env or {}),
         }
         options = {"cwd": ROOT, "capture_output": True, "text": True, **options}

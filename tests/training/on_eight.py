@@ -29,9 +29,8 @@ WAYS = {
     "data": {},
     "fsdp": {"parallel.data": 4, "parallel.fsdp": 2},
     "tensor": {"parallel.data": 2, "parallel.fsdp": 2, "parallel.tensor": 2},
-    "pmap": {"parallel.mode": "pmap"},
+    "pmap": {"parallel.mode": "pmap", "training.accumulate": 2},
     "streamed": {},
-    "pmap_accumulate": {"parallel.mode": "pmap", "training.accumulate": 2},
 }
 # What is also done in two goes, which must come to the same bits.
 INTERRUPTED = ("fsdp", "pmap", "packed")

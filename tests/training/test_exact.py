@@ -7,10 +7,8 @@ import pytest
 from tests.training import small
 
 MODES = {
-    "bfloat16": {"model.dtype": "bfloat16"},
-    "accumulate": {"training.accumulate": 3, "model.dropout": 0.0},
+    "bfloat16": {"model.dtype": "bfloat16", "training.accumulate": 1, "optimizer.name": "sgd"},
     "scan": {"model.scan_layers": True, "model.remat": True, "model.depth": 2},
-    "sgd": {"optimizer.name": "sgd", "optimizer.schedule": "linear"},
 }
 
 STOPPED = """

@@ -158,7 +158,7 @@ FEATURED = {
     "tied": {},
     "untied": {"tie_embeddings": False},
     "encoder_decoder": {"structure": "encoder_decoder"},
-    "window_mlp": {"family": "window_mlp"},
+    "window_mlp": {"family": "window_mlp", "num_heads": 4},
 }
 
 

@@ -1,7 +1,6 @@
 """The machine's limits: what is published of a device, what is measured, and memory."""
 
 import jax
-import numpy as np
 import pytest
 
 from txf.training import peak
@@ -59,10 +58,7 @@ def test_the_rate_is_that_of_a_machine():
 
 
 def test_memory_is_the_devices_or_the_process(monkeypatch):
-    before = peak.peak_memory()
-    assert 1e7 < before < 1e12
-    block = np.ones(int(1.25 * before), np.uint8)
-    assert peak.peak_memory() > block.nbytes
+    assert 1e7 < peak.peak_memory() < 1e12
     stats = [{"peak_bytes_in_use": 5}, {"peak_bytes_in_use": 11}, None]
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("a", found) for found in stats])
     assert peak.peak_memory() == 11
