@@ -1,11 +1,11 @@
-"""Linear maps: their gradients, whatever the kernel's shape, and several maps as one product."""
+"""Linear maps: their gradients, whatever the kernel's shape."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from txf.nn.linear import linear, linear_side_by_side, product
+from txf.nn.linear import product
 
 ROWS = 5
 
@@ -34,16 +34,3 @@ def test_products_of_members_side_by_side_have_the_gradients_of_each_alone():
     for member in range(members):
         alone = gradient(kernels[member], x[member])
         np.testing.assert_allclose(together[member], alone, rtol=1e-5)
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_maps_side_by_side_are_the_maps_one_by_one(biased):
-    batch, tokens, width, heads = 2, 5, 7, 3
-    x = random(batch, tokens, width)
-    weights = [
-        (random(width, heads, dim) * dim, random(heads, dim) if biased else None)
-        for dim in (4, 1, 6)
-    ]
-    together = linear_side_by_side(x, weights)
-    for got, (kernel, bias) in zip(together, weights, strict=True):
-        np.testing.assert_allclose(got, linear(x, kernel, bias, axes=1), rtol=1e-5, atol=1e-5)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from txf.nn.dropout import Noise, drop
 from txf.nn.initialization import kernel_init
 from txf.nn.inspection import record
-from txf.nn.linear import Linear, linear_side_by_side
+from txf.nn.linear import Linear
 from txf.nn.normalization import Norm
 from txf.nn.positions import rotate
 from txf.nn.sight import Sight
@@ -234,10 +234,7 @@ class Attention(nn.Module):
         With `decode`, keys and values are kept in the collection `cache`: tokens of earlier calls
         are seen by later ones, and a memory need only be given once.
         """
-        if self.cross:
-            [q] = self._heads(x, "query")
-        else:
-            q, k, v = self._heads(x, "query", "key", "value")
+        q = self._heads("query", x)
         if self.qk_norm:
             q = Norm("rmsnorm", name="query_norm")(q)
         if sight.rotation is not None:
@@ -245,8 +242,8 @@ class Attention(nn.Module):
         if self.cross and decode and memory is None:
             k, v = self._recalled()
         else:
-            if self.cross:
-                k, v = self._heads(memory, "key", "value")
+            origin = memory if self.cross else x
+            k, v = self._heads("key", origin), self._heads("value", origin)
             if self.qk_norm:
                 k = Norm("rmsnorm", name="key_norm")(k)
             if sight.rotation is not None:
@@ -271,27 +268,15 @@ class Attention(nn.Module):
             y = join_heads(y)
         return drop(y, noise and noise.at(1))
 
-    def _heads(self, x: Array, *names: str) -> list[Array]:
-        """Project x to the heads of each of these, or split it where there is no W.
-
-        Projections to equally many heads are one product.
-        """
-        learned = [name for name in names if name in PROJECTIONS[self.form]]
-        found = {name: split_heads(x, self.num_heads) for name in names if name not in learned}
-        for heads in sorted({self._num_heads(name) for name in learned}):
-            together = [name for name in learned if self._num_heads(name) == heads]
-            weights = [self._linear(name, x.shape[-1]).weights(x.shape[-1:]) for name in together]
-            found |= zip(together, linear_side_by_side(x, weights), strict=True)
-        return [found[name] for name in names]
-
-    def _num_heads(self, name: str) -> int:
-        return self.num_heads if name == "query" else self.num_kv_heads
-
-    def _linear(self, name: str, width: int) -> Linear:
+    def _heads(self, name: str, x: Array) -> Array:
+        """Project x to the heads of the query, key or value, or split it where there is no W."""
+        if name not in PROJECTIONS[self.form]:
+            return split_heads(x, self.num_heads)
+        heads = self.num_heads if name == "query" else self.num_kv_heads
         dim = self.value_dim if name == "value" else self.key_dim
         gain = self.value_gain if name == "value" else 1.0
-        init = kernel_init(width, gain * self.init_scale)
-        return Linear((self._num_heads(name), dim), init, self.use_bias, name=name)
+        init = kernel_init(x.shape[-1], gain * self.init_scale)
+        return Linear((heads, dim), init, self.use_bias, name=name)(x)
 
     def _appended(self, k: Array, v: Array, sight: Sight) -> tuple[Array, Array]:
         """Write k and v behind what the cache holds of each row, and return all of it."""

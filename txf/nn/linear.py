@@ -1,6 +1,5 @@
 """The linear map, from the last axes of an array to new ones."""
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -55,26 +54,6 @@ def linear(
     return y if bias is None else y + bias.astype(x.dtype)
 
 
-Weights = tuple[Float[Array, "..."], Float[Array, "..."] | None]  # a kernel and its bias
-
-
-def linear_side_by_side(
-    x: Float[Array, "..."], weights: Sequence[Weights]
-) -> list[Float[Array, "..."]]:
-    """Return `linear(x, kernel, bias, axes=1)` for each of several kernels, by one product.
-
-    The kernels differ in their last axis at most, along which they are joined: what stands before
-    it, heads, may be spread over devices.
-    """
-    if len(weights) == 1:
-        return [linear(x, *weights[0], axes=1)]
-    kernels, biases = zip(*weights, strict=True)
-    bias = None if biases[0] is None else jnp.concatenate(biases, -1)
-    y = linear(x, jnp.concatenate(kernels, -1), bias, axes=1)
-    ends = itertools.accumulate(kernel.shape[-1] for kernel in kernels[:-1])
-    return jnp.split(y, list(ends), axis=-1)
-
-
 class Linear(nn.Module):
     """Holds the `kernel` [in..., out...] and the `bias` [out...] of a linear map."""
 
@@ -83,17 +62,13 @@ class Linear(nn.Module):
     use_bias: bool = True
     axes: int = 1
 
+    @nn.compact
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         """Map the last `axes` axes of x to `features`."""
-        kernel, bias = self.weights(x.shape[-self.axes :])
-        return linear(x, kernel, bias, self.axes)
-
-    @nn.compact
-    def weights(self, inputs: Sequence[int]) -> Weights:
-        """Return the kernel and the bias of a map from axes of these sizes."""
         features = tuple(self.features)
-        shape = (*inputs, *features)
+        shape = (*x.shape[-self.axes :], *features)
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
-        if not self.use_bias:
-            return kernel, None
-        return kernel, self.param("bias", nn.initializers.zeros, features, jnp.float32)
+        bias = None
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros, features, jnp.float32)
+        return linear(x, kernel, bias, self.axes)
