@@ -25,11 +25,17 @@ def session_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def own_caches(session_folder):
-    """Keeps the tests out of the user's caches, and the user's caches out of the tests."""
+    """Keeps the tests out of the user's caches, and the user's caches out of the tests.
+
+    What one test or child process has compiled, all others of the session find there.
+    """
+    from experiments.common import use_compilation_cache
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(session_folder / "cache"))
         patch.setenv("TFDS_DATA_DIR", str(session_folder / "tfds"))
         patch.setenv("MPLCONFIGDIR", str(session_folder / "matplotlib"))
+        use_compilation_cache()
         yield
 
 
