@@ -107,6 +107,7 @@ def test_importing_any_module_touches_no_device_and_reads_no_flag(run_python):
     names = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in sorted(ROOT.glob("txf/**/*.py"))
+        if path.stem != "torch_peer"  # it needs torch, which only the extra `oracle` installs
     ]
     program = (
         "import importlib, sys, warnings\n"
