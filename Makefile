@@ -1,7 +1,8 @@
 # Needs Python 3.11 or later and make; everything else goes into .venv.
 #
 #   make ablation              the main job: sweep heads, depth and LayerNorm placement, print the table
-#   make test                  the tests
+#   make test                  the tests, but for the slow ones
+#   make test-slow             the slow ones: many processes, the benchmark; CI runs both
 #   make lint, make format     what CI checks of the style; put it right
 #   make clean                 remove .venv and caches; results in runs/ stay
 #
@@ -18,13 +19,16 @@ EXTRA ?= $(shell cat $(VENV)/choice.extra 2>/dev/null)
 CHOICE = $(strip $(PYTHON)):$(strip $(EXTRA))
 CHOSEN := $(shell cat $(VENV)/choice.python 2>/dev/null):$(shell cat $(VENV)/choice.extra 2>/dev/null)
 
-.PHONY: ablation test lint format clean env again
+.PHONY: ablation test test-slow lint format clean env again
 
 ablation: env
 	$(BIN)/python -m experiments.sweep --sweep=configs/sweeps/quickstart.py --workdir=runs/quickstart
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-slow: env
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 lint: env
 	$(BIN)/ruff check

@@ -16,6 +16,8 @@ from txf.benchmark.shapes import SHAPES, Shape, find_shapes
 from txf.errors import UserError
 from txf.nn.build import build_model
 
+pytestmark = pytest.mark.slow
+
 TINY = Shape("tiny", depth=1, heads=2, width=6, context=5, batch=3, vocab=11)
 INSTANT = 1e-3
 

@@ -110,6 +110,7 @@ def test_members_of_a_pack_that_fails_go_on_alone(make, tmp_path):  # noqa: F811
     assert outcome.errors == {NAMES[1]: "disk"}
 
 
+@pytest.mark.slow
 def test_a_packed_sweep_comes_to_what_the_same_sweep_comes_to_one_by_one(make, tmp_path):  # noqa: F811
     tiny = {
         "data.bytes": 3_000,

@@ -19,6 +19,8 @@ from txf.training.loop import train
 from txf.training.reopen import check_run
 from txf.training.run import RunFolder
 
+pytestmark = pytest.mark.slow
+
 SWEEP = """
 '''Does a higher rate help?'''
 from tests.training.small import config

@@ -6,6 +6,8 @@ import pytest
 
 from tests.training import small
 
+pytestmark = pytest.mark.slow
+
 MODES = {
     "bfloat16": {"model.dtype": "bfloat16", "training.accumulate": 1, "optimizer.name": "sgd"},
     "scan": {"model.scan_layers": True, "model.remat": True, "model.depth": 2},

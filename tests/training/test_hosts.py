@@ -18,6 +18,8 @@ from txf.files import read_json
 from txf.training.reopen import check_run, evaluate_run
 from txf.training.run import RunFolder
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 from tests.training.small import config
 from tests.training.on_hosts import BASE, WAYS

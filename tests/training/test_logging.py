@@ -178,6 +178,7 @@ for way in ways.values():
 """
 
 
+@pytest.mark.slow
 def test_figures_on_eight_devices_are_those_on_one(run_python):
     done = run_python(["-c", EIGHT], devices=8)
     assert done.returncode == 0, done.stderr
