@@ -27,9 +27,9 @@ and the window MLP is ahead of the bigram by 0.327 [0.314, 0.340].
 
 Size is equal in parameters, not in FLOPs: attention over 256 tokens adds to the decoder's. The LSTM
 is ahead for the first 1,000 steps; at the end its valid loss lies 0.20 nats above its training
-loss, the decoder's 0.16. On seed 0 the other rate is worse for every arm: the decoder comes to 1.314
-at 5e-3, the LSTM to 1.322 at 5e-3, the window MLP to 1.645 at 5e-3, the bigram to 1.961 at 3e-2. An
-LSTM of one layer and the same size comes to 1.316 at 1e-2.
+loss, the decoder's 0.16. On seed 0 the other rate is worse for every arm: the decoder comes to
+1.314 at 5e-3, the LSTM to 1.322 at 5e-3, the window MLP to 1.645 at 5e-3, the bigram to 1.961 at
+3e-2. An LSTM of one layer and the same size comes to 1.316 at 1e-2.
 """
 
 from functools import partial
