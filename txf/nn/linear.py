@@ -8,6 +8,8 @@ from flax import linen as nn
 from jax import numpy as jnp
 from jaxtyping import Array, Float
 
+from txf.nn.passes import apart
+
 
 @jax.custom_vjp
 def product(
@@ -30,9 +32,8 @@ def _product_backward(factors, g):
     inputs, outputs = kernel.shape
     if inputs <= outputs:
         return g @ kernel.T, x.T @ g
-    # Without barriers the compiler takes both transpositions back, or each reader does the second.
-    barrier = jax.lax.optimization_barrier
-    return g @ kernel.T, barrier(barrier(g.T @ x).T)
+    # Else the compiler takes both transpositions back, or each reader does the second.
+    return g @ kernel.T, apart(apart(g.T @ x).T)
 
 
 product.defvjp(_product_forward, _product_backward)
