@@ -102,6 +102,7 @@ def default_config() -> ConfigDict:
     model.init_scale = 1.0
     model.depth_scaled_init = False
     model.dtype = "float32"
+    model.fused_attention = True  # one kernel on an NVIDIA GPU in bfloat16: txf.nn.fused
     model.remat = False
     model.scan_layers = False
 
@@ -247,6 +248,7 @@ HARMLESS = frozenset(
         "training.diagnostics",
         "training.tensorboard",
         "training.eval_batch_size",
+        "model.fused_attention",
         "model.remat",
         "model.scan_layers",
         "parallel.mode",

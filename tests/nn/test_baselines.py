@@ -60,6 +60,7 @@ FOREIGN = {
     "feedforward": "swiglu",
     "pooling": "first",
     "depth_scaled_init": True,
+    "fused_attention": False,
     "remat": True,
     "scan_layers": True,
 }

@@ -88,6 +88,7 @@ ELSEWHERE = {
     "forget_bias": "the lstm's, in tests/nn/test_baselines.py",
     "init_scale": "tests/nn/test_initialization.py",
     "depth_scaled_init": "tests/nn/test_initialization.py",
+    "fused_attention": "tests/nn/test_fused.py",
     "remat": "tests/nn/test_transformer.py",
     "scan_layers": "tests/nn/test_transformer.py",
 }

@@ -14,6 +14,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from txf.nn.dropout import Noise, drop
+from txf.nn.fused import fused_attention, fuses
 from txf.nn.initialization import kernel_init
 from txf.nn.inspection import record
 from txf.nn.linear import Linear
@@ -201,7 +202,8 @@ class Attention(nn.Module):
     """Holds the projections `query`, `key`, `value` [width, heads, dim] and `output`.
 
     `form` says which of the first three there are (PROJECTIONS).  With `cross` the keys and values
-    come from a memory instead of from x.
+    come from a memory instead of from x.  With `fused` a GPU's own kernel is used where it can be
+    (`txf.nn.fused`).
     """
 
     form: str
@@ -215,6 +217,7 @@ class Attention(nn.Module):
     qk_norm: bool = False
     use_bias: bool = True
     cross: bool = False
+    fused: bool = True
     capacity: int = 0
     init_scale: float = 1.0
     value_gain: float = 1.0
@@ -250,15 +253,11 @@ class Attention(nn.Module):
                 k = rotate(k, sight.rotation)
             if decode:
                 k, v = self._kept(k, v) if self.cross else self._appended(k, v, sight)
-        if sight.mask is not None:
+        if sight.mask is None:
+            y = self._gathered(q, k, v, sight, noise)
+        else:
             q, k, v, bad = quarantine(q, k, v, sight.mask)
-        scores = attention_scores(q, k, self.similarity, self.scale_scores, sight.bias)
-        weights = attention_weights(scores, sight.mask)
-        for name, value in dict(query=q, key=k, value=v, scores=scores, weights=weights).items():
-            record(self, name, value)
-        weights = drop(weights, noise and noise.at(0))
-        y = mix(weights, v)
-        if sight.mask is not None:
+            y = self._gathered(q, k, v, sight, noise)
             y = jnp.where(bad[:, :, None, None], jnp.nan, y)
         if self.output_projection:
             fan_in = self.num_heads * y.shape[-1]
@@ -277,6 +276,21 @@ class Attention(nn.Module):
         gain = self.value_gain if name == "value" else 1.0
         init = kernel_init(x.shape[-1], gain * self.init_scale)
         return Linear((heads, dim), init, self.use_bias, name=name)(x)
+
+    def _gathered(
+        self, q: Array, k: Array, v: Array, sight: Sight, noise: Noise | None
+    ) -> Float[Array, "batch queries heads value_dim"]:
+        """Apply `attention`, in one kernel where nobody asks for, adds to or thins out weights."""
+        plain = sight.bias is None and (sight.mask is None or sight.in_order)
+        watched = noise is not None or self.is_mutable_collection("intermediates")
+        if self.fused and plain and not watched and fuses(q, k, v, sight.in_order):
+            prepare = SIMILARITIES[self.similarity]
+            return fused_attention(prepare(q), prepare(k), v, sight.in_order, self.scale_scores)
+        scores = attention_scores(q, k, self.similarity, self.scale_scores, sight.bias)
+        weights = attention_weights(scores, sight.mask)
+        for name, value in dict(query=q, key=k, value=v, scores=scores, weights=weights).items():
+            record(self, name, value)
+        return mix(drop(weights, noise and noise.at(0)), v)
 
     def _appended(self, k: Array, v: Array, sight: Sight) -> tuple[Array, Array]:
         """Write k and v behind what the cache holds of each row, and return all of it."""

@@ -132,6 +132,7 @@ class Block(nn.Module):
             qk_norm=spec.qk_norm,
             use_bias=spec.bias,
             cross=name == "cross_attention",
+            fused=spec.fused_attention,
             capacity=spec.context_length,
             init_scale=spec.init_scale,
             value_gain=spec.value_gain,

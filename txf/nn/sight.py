@@ -13,6 +13,7 @@ class Sight(NamedTuple):
         bias: what alibi adds to the scores.
         rotation: by what rope turns queries and keys, as cosines and sines.
         places: where in the cache each token's key and value belong; beyond its end for padding.
+        in_order: whether the mask is the causal order and nothing else.
     """
 
     mask: Bool[Array, "#batch 1 queries keys"] | None = None
@@ -21,3 +22,4 @@ class Sight(NamedTuple):
         tuple[Float[Array, "#batch tokens 1 half"], Float[Array, "#batch tokens 1 half"]] | None
     ) = None
     places: Int[Array, "batch tokens"] | None = None
+    in_order: bool = False

@@ -53,6 +53,7 @@ class StackSpec:
     value_gain: float
     output_gain: float
     inner_gain: float
+    fused_attention: bool
     remat: bool
     scan_layers: bool
 
@@ -111,6 +112,7 @@ def stack_specs(config: ConfigDict, context_length: int) -> dict[str, StackSpec]
             value_gain=beta,
             output_gain=beta * depth_gain(config.depth, config.depth_scaled_init),
             inner_gain=beta,
+            fused_attention=config.fused_attention,
             remat=config.remat,
             scan_layers=config.scan_layers,
         )

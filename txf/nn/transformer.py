@@ -36,7 +36,8 @@ def self_sight(
     bias = None
     if spec.positions == "alibi":
         bias = alibi_bias(positions, positions, spec.num_heads)
-    return Sight(mask, bias, _rotation(spec, positions)), positions
+    in_order = spec.causal and segments is None
+    return Sight(mask, bias, _rotation(spec, positions), in_order=in_order), positions
 
 
 def cached_sight(
