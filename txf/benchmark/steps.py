@@ -3,22 +3,23 @@
 import importlib.util
 import logging
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
+
+import jax
 
 from txf.benchmark import ours
 from txf.benchmark.peak import make_peak
 from txf.benchmark.plain_jax import make_plain_jax
 from txf.benchmark.shapes import Shape
-from txf.benchmark.timing import Contender, interleave, ratio
+from txf.benchmark.timing import interleave, ratio
 
 _log = logging.getLogger(__name__)
 Row = dict[str, Any]
 PEER_STEPS = 4  # of a peer, before it is waited for
 DISPATCHES = (1, 4, 16, 64)
-PACKS = (1, 4, 16, 64)
-PACK_STEPS = 2
+PACKS, LARGEST_PACK = (1, 4, 16, 64), 256  # the largest on accelerators alone
+PACK_STEPS = 1
 
 
 def step_rows(shape: Shape, seconds: float, with_torch: bool = True) -> list[Row]:
@@ -71,30 +72,20 @@ def dispatch_rows(shape: Shape, seconds: float, counts: Sequence[int] = DISPATCH
     ]
 
 
-def pack_rows(shape: Shape, seconds: float, sizes: Sequence[int] = PACKS) -> list[Row]:
-    """Time packs of members, in turns: milliseconds a member's step, tokens a second of them all.
-
-    Larger packs are left out from the first on that takes longer than `seconds` for a dispatch.
-    """
-    contenders: dict[str, Contender] = {}
-    for size in sizes:
-        pack = ours.make_pack(shape, size, PACK_STEPS)
-        pack.run()
-        start = time.perf_counter()
-        pack.run()
-        if contenders and time.perf_counter() - start > seconds:
-            break
-        contenders[str(size)] = pack
-    samples = interleave(contenders, seconds)
-    first = next(iter(samples.values()))
+def pack_rows(shape: Shape, seconds: float, sizes: Sequence[int] | None = None) -> list[Row]:
+    """Time packs of members, in turns: milliseconds a step of one, tokens a second of them all."""
+    if sizes is None:
+        sizes = PACKS if jax.default_backend() == "cpu" else (*PACKS, LARGEST_PACK)
+    packs = {str(size): ours.make_pack(shape, size, PACK_STEPS) for size in sizes}
+    samples = interleave(packs, seconds)
     return [
         {
             "shape": shape.name,
-            "members": int(size),
-            **_speed(times, shape.tokens),
-            "times_first": ratio(first, times),
+            "members": size,
+            **_speed(samples[str(size)], shape.tokens),
+            "times_first": ratio(samples[str(sizes[0])], samples[str(size)]),
         }
-        for size, times in samples.items()
+        for size in sizes
     ]
 
 
