@@ -19,6 +19,7 @@ from txf.nn.initialization import kernel_init
 from txf.nn.inspection import record
 from txf.nn.linear import Linear
 from txf.nn.normalization import Norm
+from txf.nn.passes import apart
 from txf.nn.positions import rotate
 from txf.nn.sight import Sight
 
@@ -124,7 +125,9 @@ def _masked_softmax_jvp(primals, tangents):
     scores, mask = primals
     weights = _masked_softmax(scores, mask)
     change = jnp.where(mask, tangents[0], 0.0)
-    return weights, weights * (change - (weights * change).sum(-1, keepdims=True))
+    # Apart, for the way back: what is summed there is the cotangent of this difference.
+    difference = apart(change - (weights * change).sum(-1, keepdims=True))
+    return weights, weights * difference
 
 
 def mix(
