@@ -49,6 +49,12 @@ def test_dispatches_and_packs_count_every_step_of_every_member():
     assert row["tokens_per_second"] == pytest.approx(TINY.tokens * 1e3 / row["ms"])
 
 
+def test_packs_are_as_large_as_the_memory_allows():
+    assert steps.pack_sizes(TINY, "cpu") == [1, 4, 16, 64]
+    assert steps.pack_sizes(SHAPES["anchor_depth1"], "gpu") == [1, 4, 16, 64, 256]
+    assert steps.pack_sizes(SHAPES["gpt2_small"], "gpu") == [1]
+
+
 def test_generation_is_measured_with_the_cache_and_without():
     [row] = generating.generation_rows(TINY, INSTANT, (4,))
     assert row["context"] == 4

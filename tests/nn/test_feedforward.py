@@ -32,6 +32,15 @@ def test_activations_equal_their_formulas(name):
     np.testing.assert_allclose(got, FORMULAS[name](x), atol=1e-6)
 
 
+@pytest.mark.parametrize("name", list(ACTIVATIONS))
+def test_activations_have_the_slopes_of_their_formulas(name):
+    x = np.linspace(-4, 4, 40)  # without 0, where relu has none
+    step = 1e-5
+    expected = (FORMULAS[name](x + step) - FORMULAS[name](x - step)) / (2 * step)
+    got = jax.grad(lambda x: ACTIVATIONS[name](x).sum())(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("kind", ["mlp", "swiglu"])
 def test_layer_equals_its_formula(kind, use_bias):

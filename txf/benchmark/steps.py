@@ -20,6 +20,9 @@ PEER_STEPS = 4  # of a peer, before it is waited for
 DISPATCHES = (1, 4, 16, 64)
 PACKS, LARGEST_PACK = (1, 4, 16, 64), 256  # the largest on accelerators alone
 PACK_STEPS = 1
+# Packs are left out from the first on with which all states and gradients would take more.
+PACKS_BYTES = 1 << 33
+BYTES_A_PARAMETER = 16
 
 
 def step_rows(shape: Shape, seconds: float, with_torch: bool = True) -> list[Row]:
@@ -72,10 +75,17 @@ def dispatch_rows(shape: Shape, seconds: float, counts: Sequence[int] = DISPATCH
     ]
 
 
+def pack_sizes(shape: Shape, platform: str) -> list[int]:
+    """Return how many members the packs have that are timed; there is always a pack of one."""
+    sizes = PACKS if platform == "cpu" else (*PACKS, LARGEST_PACK)
+    room = PACKS_BYTES // (BYTES_A_PARAMETER * shape.parameters())
+    return [size for size in sizes if size == 1 or sum(n for n in sizes if n <= size) <= room]
+
+
 def pack_rows(shape: Shape, seconds: float, sizes: Sequence[int] | None = None) -> list[Row]:
     """Time packs of members, in turns: milliseconds a step of one, tokens a second of them all."""
     if sizes is None:
-        sizes = PACKS if jax.default_backend() == "cpu" else (*PACKS, LARGEST_PACK)
+        sizes = pack_sizes(shape, jax.default_backend())
     packs = {str(size): ours.make_pack(shape, size, PACK_STEPS) for size in sizes}
     samples = interleave(packs, seconds)
     return [

@@ -256,11 +256,10 @@ class Attention(nn.Module):
                 k = rotate(k, sight.rotation)
             if decode:
                 k, v = self._kept(k, v) if self.cross else self._appended(k, v, sight)
-        if sight.mask is None:
-            y = self._gathered(q, k, v, sight, noise)
-        else:
+        if sight.mask is not None:
             q, k, v, bad = quarantine(q, k, v, sight.mask)
-            y = self._gathered(q, k, v, sight, noise)
+        y = self._gathered(q, k, v, sight, noise)
+        if sight.mask is not None:
             y = jnp.where(bad[:, :, None, None], jnp.nan, y)
         if self.output_projection:
             fan_in = self.num_heads * y.shape[-1]
@@ -283,7 +282,7 @@ class Attention(nn.Module):
     def _gathered(
         self, q: Array, k: Array, v: Array, sight: Sight, noise: Noise | None
     ) -> Float[Array, "batch queries heads value_dim"]:
-        """Apply `attention`, in one kernel where nobody asks for, adds to or thins out weights."""
+        """Compare, weigh and mix: in one kernel where nobody asks for, adds to or drops weights."""
         plain = sight.bias is None and (sight.mask is None or sight.in_order)
         watched = noise is not None or self.is_mutable_collection("intermediates")
         if self.fused and plain and not watched and fuses(q, k, v, sight.in_order):

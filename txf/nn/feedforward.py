@@ -30,7 +30,7 @@ def _below(x: Array) -> Array:
 
 
 def _gelu_forward(x: Array) -> tuple[Array, Array]:
-    return gelu(x), x
+    return x * _below(x), x
 
 
 def _gelu_backward(x: Array, g: Array) -> tuple[Array]:

@@ -1,7 +1,5 @@
 """Attention as one kernel, cuDNN's, where a GPU has it and nobody asks for what it leaves out."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -9,8 +7,8 @@ from jaxtyping import Array, Float
 
 def fused_attention(
     q: Float[Array, "batch queries heads head_dim"],
-    k: Float[Array, "batch keys kv_heads head_dim"],
-    v: Float[Array, "batch keys kv_heads head_dim"],
+    k: Float[Array, "batch keys heads head_dim"],
+    v: Float[Array, "batch keys heads head_dim"],
     causal: bool = False,
     scale: bool = True,
     implementation: str = "cudnn",
@@ -30,22 +28,30 @@ def fused_attention(
     )
 
 
-def on_gpu() -> bool:
-    """Tell whether JAX computes on a GPU unless told otherwise."""
-    return jax.default_backend() == "gpu"
+def compute_capability() -> float:
+    """Return the NVIDIA compute capability of the device that JAX computes on; 0: it has none."""
+    device = jax.devices()[0]
+    capability = getattr(device, "compute_capability", "") if device.platform == "gpu" else ""
+    return float(capability) if capability[:1].isdigit() else 0.0
 
 
 def fuses(q: Array, k: Array, v: Array, causal: bool) -> bool:
-    """Tell whether cuDNN has a kernel for arrays like these: JAX knows, and is asked.
+    """Tell whether cuDNN has a kernel for arrays like these, and for their gradients.
 
-    It takes an NVIDIA GPU, two bytes a number, and heads whose keys and values have one size, a
-    multiple of 8, of at most 128 (256 on newer GPUs).
+    It takes an NVIDIA GPU of compute capability 8.0, two bytes a number, as many heads of keys as
+    of queries, and values as wide as keys. The rest (sizes of heads, numbers of tokens, versions)
+    JAX knows, and is asked.
     """
-    if not on_gpu() or q.dtype == jnp.float32 or k.shape != v.shape:
+    alike = k.shape == v.shape and q.shape[2:] == k.shape[2:]
+    if compute_capability() < 8 or q.dtype == jnp.float32 or not alike:
         return False
+
+    def total(q, k, v):
+        return fused_attention(q, k, v, causal).sum()
+
     like = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (q, k, v)]
     try:
-        jax.eval_shape(partial(fused_attention, causal=causal), *like)
-    except (NotImplementedError, RuntimeError, ValueError):
+        jax.eval_shape(jax.grad(total, (0, 1, 2)), *like)
+    except (NotImplementedError, RuntimeError):
         return False
     return True

@@ -8,7 +8,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Float
 
 from txf.nn.inspection import record
-from txf.nn.passes import apart, dot, sum_rows
+from txf.nn.passes import apart, dot
 
 EPSILON = 1e-5
 
@@ -41,7 +41,7 @@ def _normalized_backward(centres, residuals, g):
     inner = g * scale - unit * (dot(along, scale) / width)[..., None]
     if centres:
         inner = inner - (dot(g, scale) / width)[..., None]
-    return inverse * inner, sum_rows(along)
+    return inverse * inner, along.sum(tuple(range(along.ndim - 1)))
 
 
 _normalized.defvjp(_normalized_forward, _normalized_backward)
@@ -56,7 +56,7 @@ def layer_norm(
 
     Statistics are float32 whatever x is; the result has x's type.  Ba et al. 2016.
     """
-    y = _normalized(True, x.astype(jnp.float32), scale)
+    y = _normalized(True, x.astype(jnp.float32), scale.astype(jnp.float32))
     return (y if bias is None else y + bias).astype(x.dtype)
 
 
@@ -72,7 +72,8 @@ def rms_norm(
     """
     if bias is not None:
         raise ValueError("rms_norm has no bias")
-    return _normalized(False, x.astype(jnp.float32), scale).astype(x.dtype)
+    y = _normalized(False, x.astype(jnp.float32), scale.astype(jnp.float32))
+    return y.astype(x.dtype)
 
 
 NORMS = {"layernorm": layer_norm, "rmsnorm": rms_norm}
