@@ -38,7 +38,7 @@ def compute_capability() -> float:
 def fuses(q: Array, k: Array, v: Array, causal: bool) -> bool:
     """Tell whether cuDNN has a kernel for arrays like these, and for their gradients.
 
-    It takes an NVIDIA GPU of compute capability 8.0, two bytes a number, as many heads of keys as
+    It takes an NVIDIA GPU (compute capability 8.0 on), two bytes a number, as many heads of keys as
     of queries, and values as wide as keys. The rest (sizes of heads, numbers of tokens, versions)
     JAX knows, and is asked.
     """
