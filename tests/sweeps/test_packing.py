@@ -13,12 +13,16 @@ from txf.sweeps.packing import pack_size, packs
 from txf.sweeps.runner import run_sweep
 from txf.training.loop import train, train_pack
 
+# The packs of two: who is in which place.
+FIRST, SECOND = dict(enumerate(NAMES[:2])), dict(enumerate(NAMES[2:]))
+
 
 class PackTraining(Training):
-    """Stands in for training in packs: records who went with whom."""
+    """Stands in for training in packs: records who had which places of how many."""
 
-    def together(self, pairs, *, size, progress, should_stop):
-        self.calls.append((size, *(os.path.basename(folder) for _, folder in pairs)))
+    def together(self, pairs, *, places, size, progress, should_stop):
+        names = [os.path.basename(folder) for _, folder in pairs]
+        self.calls.append((size, dict(zip(places, names, strict=True))))
         if error := self.misbehave.get("together"):
             raise error
         for (config, folder), tell in zip(pairs, progress, strict=True):
@@ -85,19 +89,20 @@ def test_packs_run_together_once(make, tmp_path):  # noqa: F811
             make(), tmp_path / "s", train=training, train_pack=training.together, pack=2
         )
         assert outcome.statuses == dict.fromkeys(NAMES, "done")
-    assert training.calls == [(2, *NAMES[:2]), (2, *NAMES[2:])]
+    assert training.calls == [(2, FIRST), (2, SECOND)]
 
 
-def test_what_is_left_of_a_pack_keeps_its_size(make, tmp_path):  # noqa: F811
+def test_what_is_left_of_a_pack_keeps_its_size_and_places(make, tmp_path):  # noqa: F811
     def first_alone(pairs, **options):
-        PackTraining().together(pairs[:1], **{**options, "progress": options["progress"][:1]})
+        only = {"places": options["places"][:1], "progress": options["progress"][:1]}
+        PackTraining().together(pairs[:1], **{**options, **only})
         raise Stopped("saved")
 
     with pytest.raises(Stopped):
         run_sweep(make(), tmp_path / "s", train=Training(), train_pack=first_alone, pack=2)
     training = PackTraining()
     run_sweep(make(), tmp_path / "s", train=training, train_pack=training.together, pack=2)
-    assert training.calls == [(2, NAMES[1]), (2, *NAMES[2:])]
+    assert training.calls == [(2, {1: NAMES[1]}), (2, SECOND)]
 
 
 def test_members_of_a_pack_that_fails_go_on_alone(make, tmp_path):  # noqa: F811
@@ -105,7 +110,7 @@ def test_members_of_a_pack_that_fails_go_on_alone(make, tmp_path):  # noqa: F811
     outcome = run_sweep(
         make(), tmp_path / "s", train=training, train_pack=training.together, pack=2
     )
-    assert training.calls == [(2, *NAMES[:2]), *NAMES[:2], (2, *NAMES[2:]), *NAMES[2:]]
+    assert training.calls == [(2, FIRST), *NAMES[:2], (2, SECOND), *NAMES[2:]]
     assert outcome.statuses == dict.fromkeys(NAMES, "done") | {NAMES[1]: "failed"}
     assert outcome.errors == {NAMES[1]: "disk"}
 

@@ -81,8 +81,8 @@ def run_sweep(
         sweep_dir: the sweep's folder, new or from an earlier call.
         train: `train(config, workdir, progress=..., should_stop=...)` trains or continues one run
             to its end and leaves its result.json; see `txf.training.loop`.
-        train_pack: `train_pack([(config, workdir)], size=..., progress=[...], should_stop=...)`
-            does so with several that share a compiled program.
+        train_pack: `train_pack([(config, workdir)], places=[...], size=..., progress=[...],
+            should_stop=...)` does so with several that share a compiled program.
         pack: the most members that go in one pack.
         retry_failed: run failed members again, from their last checkpoint.
         progress: told of everything that happens.
@@ -113,10 +113,7 @@ def run_sweep(
                     continue
                 if any(hosts.gather(should_stop())):
                     raise Stopped("stopped between two members; the same command continues")
-                if len(group) > 1:
-                    runner = partial(_run_pack, train_pack, len(group))
-                else:
-                    runner = _run_members
+                runner = partial(_run_pack, train_pack, group) if len(group) > 1 else _run_members
                 for name, status, note in runner(to_run, sweep_dir, train, progress, should_stop):
                     statuses[name] = status
                     if status not in FINAL:
@@ -204,21 +201,30 @@ def _run_members(
 
 def _run_pack(
     train_pack: Callable[..., Any],
-    size: int,
+    group: Sequence[Member],
     members: Sequence[Member],
     sweep_dir: str | os.PathLike[str],
     train: Callable[..., Any],
     progress: SweepProgress,
     should_stop: Callable[[], bool],
 ) -> Iterator[Ending]:
-    """Run members side by side; one by one, what has not ended by then, if that fails."""
+    """Run members of a group side by side, each in its place; one by one, if that fails, the rest.
+
+    The others of the group have ended.
+    """
     pairs = [(member.config, run_folder(sweep_dir, member.name)) for member in members]
     for _, folder in pairs:
         _clear(folder)
     progress.started(*(member.name for member in members))
     listeners = [partial(progress.event, member.name) for member in members]
     try:
-        train_pack(pairs, size=size, progress=listeners, should_stop=should_stop)
+        train_pack(
+            pairs,
+            places=[group.index(member) for member in members],
+            size=len(group),
+            progress=listeners,
+            should_stop=should_stop,
+        )
     except Stopped:
         raise
     except hosts.Lost:

@@ -35,21 +35,26 @@ class Lanes(Protocol):
 
 
 def make_lanes(
-    programs: Sequence[Program], states: Sequence[TrainState], size: int | None = None
+    programs: Sequence[Program],
+    states: Sequence[TrainState],
+    places: Sequence[int],
+    size: int,
 ) -> Lanes:
-    """Return the lanes of these runs: `size` of them, one a run where it is None.
+    """Return `size` lanes, in which these runs have their `places`; one run in one lane is alone.
 
     Lanes that no run is in repeat the last run, and nobody looks at them. So what is left of a pack
-    goes on through the very program that the whole pack had, and to the same bits.
+    goes on through the very program that the whole pack had, each run where it was, and to the same
+    bits: a lane's place decides how its numbers are grouped for the processor, and so how they
+    round.
 
     Raises:
         ValueError: several runs that do not share a compiled program.
     """
-    if size in (None, 1) and len(programs) == 1:
+    if size == 1:
         return Solo(programs[0], states[0])
     if len({id(program.compiled) for program in programs}) > 1:
         raise ValueError("runs of different compiled programs cannot be in one pack")
-    return Pack(programs, states, max(size or 0, len(programs)))
+    return Pack(programs, states, places, size)
 
 
 class Solo:
@@ -83,9 +88,16 @@ class Solo:
 class Pack:
     """Several runs as one program: `vmap` over a leading axis of members, spread over devices."""
 
-    def __init__(self, programs: Sequence[Program], states: Sequence[TrainState], size: int):
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        states: Sequence[TrainState],
+        places: Sequence[int],
+        size: int,
+    ):
         self._programs = programs
-        self._spare = size - len(programs)
+        self._places = list(places)
+        self._size = size
         datas = [program.data for program in programs]
         shared = all(data is datas[0] for data in datas)
         self._functions = pack_functions(programs[0].compiled, size, shared)
@@ -112,25 +124,27 @@ class Pack:
 
     def state(self, lane: int) -> TrainState:
         """Return the state of one lane, placed as that of a run alone."""
-        return self._functions.state(self._state, np.int32(lane))
+        return self._functions.state(self._state, np.int32(self._places[lane]))
 
     def read(self) -> list[Reading]:
         """Return each run's tally and metrics."""
         stacked = parallel.fetch((self._state.tally, self.metrics))
         return [
-            jax.tree.map(lambda leaf, lane=lane: leaf[lane], stacked)
-            for lane in range(len(self._programs))
+            jax.tree.map(lambda leaf, place=place: leaf[place], stacked) for place in self._places
         ]
 
     def forget(self, lanes: Sequence[int]) -> None:
         """Empty the tallies of these lanes."""
         tally = parallel.fetch(self._state.tally)
-        logged = np.isin(np.arange(len(self._programs) + self._spare), lanes)
+        logged = np.isin(np.arange(self._size), [self._places[lane] for lane in lanes])
         tally = jax.tree.map(lambda old, new: np.where(logged, new, old), tally, Tally.empty())
         self._state = self._state.with_tally(tally)
 
     def _filled(self, items: list[Any]) -> list[Any]:
-        return items + items[-1:] * self._spare
+        filled = [items[-1]] * self._size
+        for place, item in zip(self._places, items, strict=True):
+            filled[place] = item
+        return filled
 
 
 class PackFunctions(NamedTuple):

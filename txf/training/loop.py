@@ -48,6 +48,7 @@ def train(
 def train_pack(
     members: Sequence[tuple[ConfigDict, Any]],
     *,
+    places: Sequence[int] | None = None,
     size: int | None = None,
     progress: Sequence[Progress] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -56,8 +57,9 @@ def train_pack(
 
     The runs differ in `TRACED` keys alone. They take the same steps at the same time, those that
     lag behind (after a kill) first; one that diverges leaves the others alone. A run in a pack
-    comes to the same bits however often it is interrupted, as long as `size`, the number of lanes,
-    is the same (by default one a member); a run alone comes to figures that differ by rounding.
+    comes to the same bits however often it is interrupted, as long as `size`, the number of lanes
+    (by default one a member), and its place among them are the same; a run alone comes to figures
+    that differ by rounding. `places` are those of the members where others of the pack have ended.
 
     Raises:
         As `train`.
@@ -65,35 +67,38 @@ def train_pack(
     """
     progress = progress or [lambda event: None] * len(members)
     with hosts.together():
-        return _train_pack(members, size or len(members), progress, should_stop)
+        places = range(len(members)) if places is None else places
+        return _train_pack(members, places, size or len(members), progress, should_stop)
 
 
-def _train_pack(members, size, progress, should_stop) -> list[dict[str, Any]]:
+def _train_pack(members, places, size, progress, should_stop) -> list[dict[str, Any]]:
     folders = [runs.check(config, workdir) for config, workdir in members]
     results = hosts.first([folder.result() for folder in folders])
-    sessions = [
-        _Session(config, folder, tell)
-        for (config, _), folder, result, tell in zip(
-            members, folders, results, progress, strict=True
+    sessions = {
+        place: _Session(config, folder, tell)
+        for place, (config, _), folder, result, tell in zip(
+            places, members, folders, results, progress, strict=True
         )
         if not runs.is_finished(result, config)
-    ]
+    }
     if sessions:
         with contextlib.ExitStack() as stack, hosts.together():
-            for session in sessions:
+            for session in sessions.values():
                 stack.push(session.close)
                 session.begin()
-            _train(sessions, size, should_stop)
+            _train(list(sessions.values()), list(sessions), size, should_stop)
     return hosts.first([folder.result() for folder in folders])
 
 
-def _train(sessions: list["_Session"], size: int, should_stop: Callable[[], bool]) -> None:
+def _train(
+    sessions: list["_Session"], places: list[int], size: int, should_stop: Callable[[], bool]
+) -> None:
     """Take all steps that are left to these runs, and finish them."""
     config, clock = sessions[0].config, Clock()
     for session in sessions:
         session.clock, session.share = clock, 1 / len(sessions)
     states = [session.restore() for session in sessions]
-    lanes = make_lanes([session.program for session in sessions], states, size)
+    lanes = make_lanes([session.program for session in sessions], states, places, size)
     del states  # the lanes' own by now
     clock.start_lap()
     while left := [session for session in sessions if session.goes_on()]:
