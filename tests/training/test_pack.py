@@ -75,9 +75,10 @@ def test_members_that_lag_behind_catch_up_to_the_same_bits(straight, tmp_path):
     assert_same_members(tmp_path, straight)
 
 
-def test_what_is_left_of_a_pack_comes_to_the_same_bits(straight, tmp_path):
-    shutil.copytree(straight / "0", tmp_path / "0")
-    shutil.copytree(straight / "1", tmp_path / "1")
+@pytest.mark.parametrize("ended", ["01", "0"])
+def test_what_is_left_of_a_pack_comes_to_the_same_bits(straight, tmp_path, ended):
+    for member in ended:
+        shutil.copytree(straight / member, tmp_path / member)
     pack(tmp_path, *MEMBERS)
     assert_same_members(tmp_path, straight)
 
