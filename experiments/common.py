@@ -18,7 +18,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from experiments import processes
-from txf import hosts
+from txf import hosts, subprocesses
 from txf.config import ConfigError, flatten, key_type, set_key
 from txf.errors import RunError, Stopped, UserError
 
@@ -40,25 +40,29 @@ def should_stop() -> bool:
     return bool(_stop_signals)
 
 
-def run(main: Callable[[list[str]], None], *, many: bool = False) -> None:
+def run(
+    main: Callable[[list[str]], None],
+    *,
+    many: bool = False,
+    continues: flags.FlagHolder[str | None] | None = None,
+) -> None:
     """Parse the command line, call `main` with its `--config.*` overrides, exit as DESIGN says.
 
     `many`: the command may run as one of many processes (see `experiments.processes`).
+    `continues`: the flag with a folder whose runs are to be computed as they have been so far.
 
     0: done. 1: something failed at run time. 2: the request was wrong; one line on stderr, no
     traceback. 75 (SIGTERM) and 130 (Ctrl-C): stopped on request and saved; the same command
     continues.
     """
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("txf").setLevel(logging.INFO)
-    # What Orbax leaves of a save that failed; a line of ours says that it failed.
-    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    set_up_logging()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note_signal)
     agreed = True  # whether all processes, where they are many, end here
     try:
         overrides = parse_flags(sys.argv, many=many)
         use_compilation_cache()
+        use_threads_of(None if continues is None else continues.value)
         processes.join() if many else processes.refuse()
         check_platform()
         with hosts.together():
@@ -256,6 +260,34 @@ def load_config(path: str, overrides: Sequence[str]) -> ConfigDict:
 
 def _key_of(word: str) -> str:
     return re.sub(r"^--(no)?config\.", "", word.partition("=")[0])
+
+
+def set_up_worker() -> None:
+    """Prepare a process that works for a command as the command itself is prepared."""
+    set_up_logging()
+    use_compilation_cache()
+
+
+def set_up_logging() -> None:
+    """Let txf say what it has to say, and libraries warn, on stderr."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("txf").setLevel(logging.INFO)
+    # What Orbax leaves of a save that failed; a line of ours says that it failed.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+
+
+def use_threads_of(workdir: str | None) -> None:
+    """Let JAX, before it starts, compute with as many threads as the runs in `workdir` so far.
+
+    Rounding hangs on their number. More threads than there are cores are not worth it.
+    """
+    if workdir is None:
+        return
+    from txf.training.run import threads_of
+
+    count = threads_of(workdir)
+    if count is not None and count < subprocesses.threads():
+        os.environ[subprocesses.THREADS_VARIABLES[0]] = str(count)
 
 
 def use_compilation_cache() -> None:

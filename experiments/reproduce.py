@@ -51,4 +51,4 @@ def main(overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    common.run(main, many=True)
+    common.run(main, many=True, continues=_WORKDIR)

@@ -1,7 +1,8 @@
 """Run a sweep, or continue it, and write its table and report.
 
 python -m experiments.sweep --sweep=configs/sweeps/ln_placement.py --workdir=SWEEP
-    [--dry_run] [--retry_failed] [--pack=auto|N] [--config.training.steps=200 ...]
+    [--dry_run] [--retry_failed] [--workers=auto|N] [--pack=auto|N]
+    [--config.training.steps=200 ...]
 """
 
 import re
@@ -23,6 +24,9 @@ _RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run members again that
 _PACK = flags.DEFINE_string(
     "pack", "auto", "How many members that share a compiled program train side by side."
 )
+_WORKERS = flags.DEFINE_string(
+    "workers", "auto", "In how many processes members run at a time; they share the CPU's cores."
+)
 flags.mark_flag_as_required("sweep")
 
 
@@ -32,10 +36,12 @@ def main(overrides: list[str]) -> None:
         raise UserError("--workdir=FOLDER is missing; the sweep's runs and results go there")
 
     from txf.sweeps import estimate
+    from txf.sweeps.crew import make_crew
     from txf.sweeps.definition import load_experiment, settle
-    from txf.sweeps.packing import pack_size
+    from txf.sweeps.packing import pack_size, packs
     from txf.sweeps.runner import recorded_status, run_sweep
     from txf.training.peak import matmul_rate
+    from txf.training.run import threads_of
 
     experiment = load_experiment(_SWEEP.value, override_values(overrides))
     statuses = dict.fromkeys((member.name for member in experiment.members), "")
@@ -47,14 +53,18 @@ def main(overrides: list[str]) -> None:
     costs = estimate.sweep_costs(experiment.members)
     rate = hosts.first(matmul_rate())
     pack = pack_size(_PACK.value, experiment.members, costs, rate)
+    threads = None if _WORKDIR.value is None else threads_of(_WORKDIR.value)
+    jobs = len(packs(experiment.members, pack))
+    crew = make_crew(_WORKERS.value, jobs, costs, threads, common.set_up_worker)
+    workers = crew.size if crew else 1
     if _DRY_RUN.value:
-        print(estimate.describe(experiment, costs, rate, statuses))
+        print(estimate.describe(experiment, costs, rate, statuses, workers))
         return
 
     from txf.sweeps.progress import make_progress
     from txf.training.loop import train, train_pack
 
-    seconds = estimate.sweep_seconds(experiment.members, costs, rate)
+    seconds = estimate.sweep_seconds(experiment.members, costs, rate / workers)
     print(f"{experiment.question.splitlines()[0]}\n{estimate.varied(experiment)}", flush=True)
     finished = run_sweep(
         experiment,
@@ -62,6 +72,8 @@ def main(overrides: list[str]) -> None:
         train=train,
         train_pack=train_pack,
         pack=pack,
+        crew=crew,
+        work=seconds,
         retry_failed=_RETRY_FAILED.value,
         progress=make_progress(sys.stdout, seconds),
         should_stop=common.should_stop,

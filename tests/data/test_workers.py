@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from txf import subprocesses
 from txf.config import default_config
 from txf.data import cache, workers
 from txf.data.dataset import load_dataset
@@ -100,7 +101,7 @@ def started(monkeypatch):
             super().__init__(*arguments, **options)
             found.append(self)
 
-    monkeypatch.setattr(workers.subprocess, "Popen", Noted)
+    monkeypatch.setattr(subprocesses.subprocess, "Popen", Noted)
     return found
 
 
@@ -109,7 +110,7 @@ def test_a_process_that_is_killed_is_told(started, first):
     results = encode_in_order(train_tokenizer("byte", [], 0), itertools.cycle(GROUPS), 2)
     next(results)
     started[first].kill()
-    with pytest.raises(RunError, match="a process that tokenizes ended early, with status -9"):
+    with pytest.raises(RunError, match="a process started for this ended early, with status -9"):
         list(results)
     assert [process.returncode for process in started] == [-9, -9]
 
@@ -148,7 +149,7 @@ def is_alive(pid):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(number):
-    environment = {**os.environ, "PYTHONPATH": str(workers.ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(subprocesses.ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS],
         env=environment,

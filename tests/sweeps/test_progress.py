@@ -93,7 +93,7 @@ def test_time_left_follows_the_work_not_the_number_of_members():
     assert tally.seconds_left == pytest.approx(18)
     tally.started("large")
     clock.now += 6
-    tally.event({"step": 1, "steps": 3})
+    tally.event("large", {"step": 1, "steps": 3})
     assert tally.seconds_left == pytest.approx(8 / 4 * 6)
 
 

@@ -119,14 +119,15 @@ def sweep_costs(members: Sequence[Member]) -> dict[str, Cost]:
 def sweep_seconds(
     members: Sequence[Member], costs: Mapping[str, Cost], rate: float
 ) -> dict[str, float]:
-    """Estimate the seconds each member takes, by its name, if they run one after another.
+    """Estimate the seconds each member takes, by its name.
 
     The first of those that share a compiled program also takes the time to compile it.
 
     Args:
         members: what is to run.
         costs: by member's name, see `sweep_costs`.
-        rate: FLOP/s of the devices in large matrix products, see `txf.training.peak.matmul_rate`.
+        rate: FLOP/s in large matrix products of what a member has for itself: the devices, see
+            `txf.training.peak.matmul_rate`, or a worker's share of them.
     """
     compiled: set[str] = set()
     seconds = {}
@@ -142,7 +143,11 @@ def sweep_seconds(
 
 
 def describe(
-    experiment: Experiment, costs: Mapping[str, Cost], rate: float, statuses: Mapping[str, str]
+    experiment: Experiment,
+    costs: Mapping[str, Cost],
+    rate: float,
+    statuses: Mapping[str, str],
+    workers: int = 1,
 ) -> str:
     """Return what `--dry_run` prints: members, what varies, and what they cost.
 
@@ -151,6 +156,7 @@ def describe(
         costs: by member's name, see `sweep_costs`.
         rate: see `txf.training.peak.matmul_rate`.
         statuses: by member's name, how it stands in the folder already ('' for not run).
+        workers: how many members run side by side, each with its share of the device.
     """
     lines = [experiment.question.splitlines()[0], ""]
     arms = len({member.arm for member in experiment.members})
@@ -160,7 +166,7 @@ def describe(
         tuned = " (each arm at its own best)" if key in experiment.tuned else ""
         lines.append(f"  {key}: {', '.join(values)}{tuned}")
     to_run = [member for member in experiment.members if not statuses[member.name]]
-    seconds = sweep_seconds(to_run, costs, rate)
+    seconds = sweep_seconds(to_run, costs, rate / workers)
     header = ["member", "parameters", "FLOPs/token", "FLOPs", "time", "memory"]
     rows = [header]
     for member in experiment.members:
@@ -183,11 +189,12 @@ def describe(
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells))
     total = sum(costs[member.name].flops for member in to_run)
+    most = sorted((cost.memory for cost in costs.values()), reverse=True)[:workers]
     lines += [
         "",
-        f"{len(to_run)} to run: {total:.3g} FLOPs, about "
-        f"{duration(float(sum(seconds.values())))}, at most "
-        f"{_bytes(max(cost.memory for cost in costs.values()))} at a time",
+        f"{len(to_run)} to run{f', {workers} side by side' if workers > 1 else ''}: "
+        f"{total:.3g} FLOPs, about {duration(float(sum(seconds.values())) / workers)}, "
+        f"at most {_bytes(sum(most))} at a time",
         f"(time: {EFFICIENCY:.0%} of the {rate / 1e9:.3g} GFLOP/s measured here for large matrix "
         f"products, {SECONDS_A_RUN:g} s more a run, {SECONDS_A_PROGRAM:g} s and "
         f"{SECONDS_A_BLOCK:g} s a block to compile each model; "

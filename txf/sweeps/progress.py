@@ -1,5 +1,6 @@
 """What a person sees while a sweep runs: a live table on a terminal, plain lines in a log."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 FINISHED = ("done", "diverged", "failed")
 STEP_LINE_SECONDS = 30.0  # a log gets a line about a running member this often at most
-SHOWN = 8  # finished members in the live table; a log has them all
+SHOWN = 8  # finished members, and running ones, in the live table; a log has them all
 
 
 @runtime_checkable
@@ -44,6 +45,21 @@ def make_progress(stream: TextIOBase, weights: Mapping[str, float] | None = None
     return Lines(stream, tally)
 
 
+@dataclasses.dataclass
+class Running:
+    """A member that runs: when it began, and what it last said of itself."""
+
+    began: float
+    event: dict[str, Any] = dataclasses.field(default_factory=dict)
+    said_at: float = 0.0
+
+    @property
+    def fraction(self) -> float:
+        """How far it is, 0 to 1."""
+        step, steps = (self.event.get(key) for key in ("step", "steps"))
+        return step / steps if step and steps else 0.0
+
+
 class Tally:
     """Counts members and work, and tells how much time is left at the pace so far."""
 
@@ -59,9 +75,7 @@ class Tally:
         self.began = clock()
         self._work_done = 0.0  # since this process began
         self._said: set[str] = set()
-        self.current: tuple[str, ...] = ()
-        self.current_began = self.began
-        self.current_event: dict[str, Any] = {}
+        self.running: dict[str, Running] = {}
 
     def begin(self, members: Mapping[str, str]) -> None:
         """Start counting."""
@@ -69,13 +83,12 @@ class Tally:
         self.began = self._clock()
 
     def started(self, *members: str) -> None:
-        """Note which members run."""
-        self.current, self.current_event = members, {}
-        self.current_began = self._clock()
+        """Note that members run."""
+        self.running |= {name: Running(self._clock()) for name in members}
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Note what the running member says; a phase without a loss does not hide the last one."""
-        self.current_event |= event
+    def event(self, member: str, event: Mapping[str, Any]) -> None:
+        """Note what a running member says; a phase without a loss does not hide the last one."""
+        self.running[member].event |= event
 
     def news(self, event: Mapping[str, Any]) -> str | None:
         """Return what the event says in words, if it does and no member has said so before."""
@@ -89,7 +102,7 @@ class Tally:
         """Note how a member ended."""
         self.statuses[member], self.notes[member] = status, note
         self._work_done += self.weight(member)
-        self.current = tuple(name for name in self.current if name != member)
+        self.running.pop(member, None)
 
     def weight(self, member: str) -> float:
         """The work in a member, where members without a given weight count 1."""
@@ -104,22 +117,16 @@ class Tally:
         """The number of members that ran to an end, now or earlier."""
         return sum(self.count(status) for status in FINISHED)
 
-    @property
-    def seconds_of_current(self) -> float:
-        """How long the running members have been running."""
-        return self._clock() - self.current_began
-
-    @property
-    def fraction_of_current(self) -> float:
-        """How far the running members are, 0 to 1."""
-        step, steps = (self.current_event.get(key) for key in ("step", "steps"))
-        return step / steps if step and steps else 0.0
+    def seconds_of(self, member: str) -> float:
+        """How long a member has been running."""
+        running = self.running.get(member)
+        return self._clock() - running.began if running else 0.0
 
     @property
     def seconds_left(self) -> float | None:
         """Time left if work goes on at the pace so far; None before there is one."""
-        current = self.current  # read once: a live table asks from a thread of its own
-        doing = sum(map(self.weight, current)) * self.fraction_of_current
+        running = dict(self.running)  # a live table asks from a thread of its own
+        doing = sum(self.weight(name) * run.fraction for name, run in running.items())
         done = self._work_done + doing
         left = sum(self.weight(m) for m, status in self.statuses.items() if not status) - doing
         elapsed = self._clock() - self.began
@@ -127,11 +134,10 @@ class Tally:
 
 
 class Lines:
-    """One line for every member that ends, and now and then one about the member that runs."""
+    """One line for every member that ends, and now and then one about each that runs."""
 
     def __init__(self, stream: TextIOBase, tally: Tally):
         self._stream, self._tally = stream, tally
-        self._last_step_line = 0.0
 
     def begin(self, members: Mapping[str, str]) -> None:
         """Say how many members there are, and how many have been run already."""
@@ -143,7 +149,6 @@ class Lines:
     def started(self, *members: str) -> None:
         """Say nothing: the line comes when a member ends, or after a while."""
         self._tally.started(*members)
-        self._last_step_line = 0.0
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
         """Say where the member is, if it has been silent for a while."""
@@ -151,15 +156,15 @@ class Lines:
             if text := self._tally.news(event):
                 self._print(text)
             return
-        self._tally.event(event)
-        running = self._tally.seconds_of_current
-        if running - self._last_step_line >= STEP_LINE_SECONDS:
-            self._last_step_line = running
-            self._print(f"{self._position()} {member}: {describe(self._tally.current_event)}")
+        self._tally.event(member, event)
+        running, seconds = self._tally.running[member], self._tally.seconds_of(member)
+        if seconds - running.said_at >= STEP_LINE_SECONDS:
+            running.said_at = seconds
+            self._print(f"{self._position()} {member}: {describe(running.event)}")
 
     def finished(self, member: str, status: str, note: str) -> None:
         """Say how the member ended."""
-        seconds = self._tally.seconds_of_current
+        seconds = self._tally.seconds_of(member)
         self._tally.finished(member, status, note)
         left = self._tally.seconds_left if self._tally.count("") else None
         about = f" (about {duration(left)} left)" if left is not None else ""
@@ -177,7 +182,7 @@ class Lines:
 
 
 class LiveTable:
-    """The last members that ended, the one that runs, and what is left, redrawn in place."""
+    """The last members that ended, those that run, and what is left, redrawn in place."""
 
     def __init__(self, stream: TextIOBase, tally: Tally):
         from rich.console import Console
@@ -205,7 +210,7 @@ class LiveTable:
             if text := self._tally.news(event):
                 self._live.console.print(text, markup=False)
             return
-        self._tally.event(event)
+        self._tally.event(member, event)
 
     def finished(self, member: str, status: str, note: str) -> None:
         """Show how it ended."""
@@ -236,10 +241,12 @@ class LiveTable:
             status = tally.statuses[member]
             colour = colours.get(status, "red")
             table.add_row(_plain(member), f"[{colour}]{status}[/]", _plain(tally.notes[member]))
-        if current := tally.current:
-            what = f"{describe(tally.current_event)}, {duration(tally.seconds_of_current)}"
-            beside = f" and {len(current) - 1} beside it" if len(current) > 1 else ""
-            table.add_row(_plain(current[0] + beside), "running", _plain(what))
+        running = dict(tally.running)  # members begin and end while this draws
+        for name, run in list(running.items())[:SHOWN]:
+            what = f"{describe(run.event)}, {duration(tally.seconds_of(name))}"
+            table.add_row(_plain(name), "running", _plain(what))
+        if len(running) > SHOWN:
+            table.add_row(_plain(f"and {len(running) - SHOWN} more"), "running", "")
         return table
 
 

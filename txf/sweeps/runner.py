@@ -13,10 +13,13 @@ from etils import epath
 
 from txf import files, hosts
 from txf.errors import RunError, Stopped, UserError
+from txf.sweeps.crew import Crew, Ending, Job, Run
 from txf.sweeps.definition import Experiment, record, run_folder, settle
 from txf.sweeps.grid import Member
 from txf.sweeps.packing import packs
 from txf.sweeps.progress import Silent, SweepProgress
+from txf.training.program import program_key
+from txf.training.run import RunFolder
 
 LOCK = ".lock"
 RESULT = "result.json"
@@ -64,6 +67,8 @@ def run_sweep(
     train: Callable[..., Any],
     train_pack: Callable[..., Any] | None = None,
     pack: int = 1,
+    crew: Crew | None = None,
+    work: Mapping[str, float] | None = None,
     retry_failed: bool = False,
     progress: SweepProgress | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -84,6 +89,8 @@ def run_sweep(
         train_pack: `train_pack([(config, workdir)], places=[...], size=..., progress=[...],
             should_stop=...)` does so with several that share a compiled program.
         pack: the most members that go in one pack.
+        crew: the processes that run the members; None: this one.
+        work: how much there is to do in each member, by its name, in any one unit; None: equal.
         retry_failed: run failed members again, from their last checkpoint.
         progress: told of everything that happens.
         should_stop: asked again and again; once it says so the running member saves itself.
@@ -102,23 +109,21 @@ def run_sweep(
         record(experiment, sweep_dir)
         statuses, errors = dict(before), {}
         progress.begin(before)
+        for member in experiment.members:
+            if before[member.name] == "failed":
+                errors[member.name] = _result(run_folder(sweep_dir, member.name))["error"]
+        jobs = _jobs(packs(experiment.members, pack if train_pack else 1), before, work)
+        run = partial(_run_job, sweep_dir, train, train_pack)
         try:
-            for group in packs(experiment.members, pack if train_pack else 1):
-                for member in group:
-                    if before[member.name] == "failed":
-                        result = _result(run_folder(sweep_dir, member.name))
-                        errors[member.name] = result["error"]
-                to_run = [member for member in group if not before[member.name]]
-                if not to_run:
-                    continue
-                if any(hosts.gather(should_stop())):
-                    raise Stopped("stopped between two members; the same command continues")
-                runner = partial(_run_pack, train_pack, group) if len(group) > 1 else _run_members
-                for name, status, note in runner(to_run, sweep_dir, train, progress, should_stop):
-                    statuses[name] = status
-                    if status not in FINAL:
-                        errors[name] = note
-                    progress.finished(name, status, note)
+            if crew:
+                endings = crew.run(jobs, run, partial(_abandon, sweep_dir), progress, should_stop)
+            else:
+                endings = _run_in_turn(jobs, run, progress, should_stop)
+            for name, status, note in endings:
+                statuses[name] = status
+                if status not in FINAL:
+                    errors[name] = note
+                progress.finished(name, status, note)
         finally:
             progress.end()
     return Outcome(statuses, errors)
@@ -183,7 +188,54 @@ def locked(sweep_dir: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
-Ending = tuple[str, str, str]  # a member's name, its status, and a few words about it
+def _jobs(
+    groups: Sequence[Sequence[Member]],
+    before: Mapping[str, str],
+    work: Mapping[str, float] | None,
+) -> list[Job]:
+    """Return what is left to do of each group, where there is anything."""
+    jobs = []
+    for group in groups:
+        left = tuple(member for member in group if not before[member.name])
+        amount = sum(work[member.name] if work else 1.0 for member in left)
+        if left:
+            jobs.append(Job(tuple(group), left, program_key(group[0].config), amount))
+    return jobs
+
+
+def _run_in_turn(
+    jobs: Sequence[Job], run: Run, progress: SweepProgress, should_stop: Callable[[], bool]
+) -> Iterator[Ending]:
+    """Run jobs one after another in this process."""
+    for job in jobs:
+        if any(hosts.gather(should_stop())):
+            raise Stopped("stopped between two members; the same command continues")
+        yield from run(job, progress, should_stop)
+
+
+def _run_job(
+    sweep_dir: str | os.PathLike[str],
+    train: Callable[..., Any],
+    train_pack: Callable[..., Any] | None,
+    job: Job,
+    progress: SweepProgress,
+    should_stop: Callable[[], bool],
+) -> Iterator[Ending]:
+    """Run the members of a job, as the pack that its group is where it is one."""
+    run = partial(_run_pack, train_pack, job.group) if len(job.group) > 1 else _run_members
+    return run(job.members, sweep_dir, train, progress, should_stop)
+
+
+def _abandon(sweep_dir: str | os.PathLike[str], job: Job, error: RunError) -> Iterator[Ending]:
+    """Put on record that the process of a job has ended before it; yield how its members end."""
+    for member in job.members:
+        folder = run_folder(sweep_dir, member.name)
+        if (folder / RESULT).exists():  # it had ended, or failed as well
+            yield member.name, *_ending(folder)
+            continue
+        files.write_text(folder / "error.txt", f"{error}\n")
+        _record_failure(member, folder, RunFolder(folder).steps_trained(), error)
+        yield member.name, "failed", _line(error)
 
 
 def _run_members(

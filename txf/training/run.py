@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
-from txf import files, hosts
+from txf import files, hosts, subprocesses
 from txf.config import HARMLESS, diff, fingerprint, from_json, to_json, validate
 from txf.data.dataset import Dataset
 from txf.data.tokenizers import Tokenizer, load_tokenizer
@@ -144,6 +144,19 @@ class RunFolder:
     def write_result(self, result: dict[str, Any]) -> None:
         """Write result.json, whole or not at all."""
         files.write_json(self.path / "result.json", result)
+
+
+def threads_of(workdir: str | os.PathLike[str]) -> int | None:
+    """Return how many threads the run at `workdir`, or those of the sweep there, compute with.
+
+    None where nothing has been run, or threads do not matter: on an accelerator.
+    """
+    folder, runs = files.absolute(workdir), files.absolute(workdir) / "runs"
+    for place in (folder, *(sorted(runs.iterdir()) if runs.is_dir() else ())):
+        path = place / "environment.json"
+        if path.exists() and "threads" in (computes := files.read_json(path)["computes_as"]):
+            return computes["threads"]
+    return None
 
 
 def check(config: ConfigDict, workdir: str | os.PathLike[str]) -> RunFolder:
@@ -291,12 +304,14 @@ def _record_start(folder: RunFolder, changed: dict[str, tuple[Any, Any]]) -> Non
 def computes_as() -> dict[str, Any]:
     """Return what two processes must have in common to round alike."""
     devices = jax.devices()
-    # Sums over devices of one process are taken in another order than over processes.
-    processes = {"process_count": jax.process_count()} if jax.process_count() > 1 else {}
+    # Sums are taken in another order over threads, over devices of one process, over processes.
+    several = {"process_count": jax.process_count()} if jax.process_count() > 1 else {}
+    on_cpu = devices[0].platform == "cpu"
     return {
-        **processes,
+        **several,
+        **({"threads": subprocesses.threads()} if on_cpu else {}),
         "backend": devices[0].platform,
-        "device": _processor() if devices[0].platform == "cpu" else devices[0].device_kind,
+        "device": _processor() if on_cpu else devices[0].device_kind,
         "device_count": len(devices),
         "jaxlib": _version("jaxlib"),
     }
