@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -18,12 +19,43 @@ from txf.training.scores import Judge
 from txf.training.step import apply_model
 
 
-def eval_step(model: nn.Module, params: Params, batch: Batch) -> dict[str, jax.Array]:
-    """Return for each target its nats, and what the model would have chosen."""
+# Tokens that pass through the model at a time. On a CPU what lies between its layers should fit the
+# caches; elsewhere a batch is as large as it is.
+TOKENS_AT_A_TIME = {"cpu": 2048}
+
+
+def eval_step(
+    model: nn.Module, params: Params, batch: Batch, at_a_time: int | None = None
+) -> dict[str, jax.Array]:
+    """Return for each target its nats, and what the model would have chosen.
+
+    The batch passes through the model in equal parts of at most `at_a_time` tokens (None: what is
+    good for the platform), or whole, where it cannot be cut so. The choice is the first of the
+    classes with the largest logit.
+    """
+    if at_a_time is None:
+        at_a_time = TOKENS_AT_A_TIME.get(jax.default_backend(), batch["inputs"].size)
+    parts = _parts(*batch["inputs"].shape[:2], at_a_time)
+    cut = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), dict(batch))
+    found = jax.lax.map(partial(_eval_part, model, params), cut)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+
+
+def _parts(rows: int, tokens: int, at_a_time: int) -> int:
+    """Return in how many parts to cut rows: a divisor that leaves half of `at_a_time` or more."""
+    wanted = min(rows, -(-rows * tokens // at_a_time))
+    return next((n for n in range(wanted, min(2 * wanted, rows) + 1) if rows % n == 0), 1)
+
+
+def _eval_part(model: nn.Module, params: Params, batch: Batch) -> dict[str, jax.Array]:
     logits = apply_model(model, params, batch)
+    # A single pass of argmax, which carries an index along, is not vectorized on a CPU.
+    is_largest = logits == logits.max(axis=-1, keepdims=True)
+    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+    last = logits.shape[-1] - 1  # where a logit is not a number none is the largest
     return {
         "nats": cross_entropy(logits, batch["targets"]),
-        "choice": logits.argmax(axis=-1).astype(jnp.int32),
+        "choice": jnp.where(is_largest, classes, last).min(axis=-1),
     }
 
 
