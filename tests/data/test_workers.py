@@ -5,12 +5,12 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.processes import is_alive, needs_proc
 from txf import subprocesses
 from txf.config import default_config
 from txf.data import cache, workers
@@ -140,13 +140,7 @@ for _ in workers.encode_in_order(train_tokenizer("byte", [], 0), groups, 2):
 """
 
 
-def is_alive(pid):
-    stat = Path(f"/proc/{pid}/stat")
-    # A process that has ended waits there, as Z, for whoever takes note of it.
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+@needs_proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(number):
     environment = {**os.environ, "PYTHONPATH": str(subprocesses.ROOT)}

@@ -96,8 +96,9 @@ def test_all_that_run_are_stopped_and_the_same_call_continues(make, tmp_path):  
         run_sweep(
             make(),
             train=Traced(wait=True),
-            should_stop=lambda: heard.names["finished"] == NAMES[:1]
-            and len(heard.names["started"]) == 3,
+            should_stop=lambda: (
+                heard.names["finished"] == NAMES[:1] and len(heard.names["started"]) == 3
+            ),
             **run,
         )
     assert [(run_folder(tmp_path / "s", name) / "result.json").exists() for name in NAMES] == [
@@ -148,9 +149,7 @@ COSTS = {"a": Cost(1, 1.0, 1.0, 1e8), "b": Cost(1, 1.0, 1.0, 4e8)}
         ("auto", 21, 16, 1, 16),
     ],
 )
-def test_how_many_processes_share_eight_cores(
-    monkeypatch, request_, jobs, recorded, size, threads
-):
+def test_how_many_processes_share_eight_cores(monkeypatch, request_, jobs, recorded, size, threads):
     monkeypatch.setattr(subprocesses, "threads", lambda: 8)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     monkeypatch.setattr(crew, "_memory", lambda: 64e9)

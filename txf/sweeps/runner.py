@@ -107,13 +107,15 @@ def run_sweep(
         if retry_failed:
             before = {name: "" if s == "failed" else s for name, s in before.items()}
         record(experiment, sweep_dir)
-        statuses, errors = dict(before), {}
-        progress.begin(before)
-        for member in experiment.members:
-            if before[member.name] == "failed":
-                errors[member.name] = _result(run_folder(sweep_dir, member.name))["error"]
+        statuses = dict(before)
+        errors = {
+            name: _result(run_folder(sweep_dir, name))["error"]
+            for name, status in before.items()
+            if status == "failed"
+        }
         jobs = _jobs(packs(experiment.members, pack if train_pack else 1), before, work)
         run = partial(_run_job, sweep_dir, train, train_pack)
+        progress.begin(before)
         try:
             if crew:
                 endings = crew.run(jobs, run, partial(_abandon, sweep_dir), progress, should_stop)

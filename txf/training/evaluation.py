@@ -18,7 +18,6 @@ from txf.training.optimizers import Params
 from txf.training.scores import Judge
 from txf.training.step import apply_model
 
-
 # Tokens that pass through the model at a time. On a CPU what lies between its layers should fit the
 # caches; elsewhere a batch is as large as it is.
 TOKENS_AT_A_TIME = {"cpu": 2048}
