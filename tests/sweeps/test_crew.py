@@ -167,7 +167,7 @@ def test_memory_bounds_the_crew_that_was_not_asked_for(monkeypatch):
 
 @pytest.mark.parametrize("request_", ["two", "0", "-1", ""])
 def test_what_is_no_number_of_processes_is_refused(request_):
-    with pytest.raises(UserError, match="--workers=.* is not allowed; give auto"):
+    with pytest.raises(UserError, match=r"--workers=.* is not allowed; give auto"):
         make_crew(request_, 9, COSTS, None, set_up)
 
 
@@ -175,5 +175,5 @@ def test_processes_do_not_share_an_accelerator(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert make_crew("auto", 9, COSTS, None, set_up) is None
     assert make_crew("1", 9, COSTS, None, set_up) is None
-    with pytest.raises(UserError, match="--workers=2.*--pack"):
+    with pytest.raises(UserError, match=r"--workers=2.*--pack"):
         make_crew("2", 9, COSTS, None, set_up)
