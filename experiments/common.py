@@ -279,14 +279,14 @@ def set_up_logging() -> None:
 def use_threads_of(workdir: str | None) -> None:
     """Let JAX, before it starts, compute with as many threads as the runs in `workdir` so far.
 
-    Rounding hangs on their number. More threads than there are cores are not worth it.
+    Rounding hangs on their number.
     """
     if workdir is None:
         return
     from txf.training.run import threads_of
 
     count = threads_of(workdir)
-    if count is not None and count < subprocesses.threads():
+    if count is not None and count != subprocesses.threads():
         os.environ[subprocesses.THREADS_VARIABLES[0]] = str(count)
 
 

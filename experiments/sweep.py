@@ -55,7 +55,7 @@ def main(overrides: list[str]) -> None:
     pack = pack_size(_PACK.value, experiment.members, costs, rate)
     threads = None if _WORKDIR.value is None else threads_of(_WORKDIR.value)
     jobs = len(packs(experiment.members, pack))
-    crew = make_crew(_WORKERS.value, jobs, costs, threads, common.set_up_worker)
+    crew = make_crew(_WORKERS.value, jobs, pack, costs, threads, common.set_up_worker)
     workers = crew.size if crew else 1
     if _DRY_RUN.value:
         print(estimate.describe(experiment, costs, rate, statuses, workers))

@@ -40,7 +40,7 @@ PARTS = {
     "txf/benchmark": {"nn", "training", "generation", "benchmark"},
     "txf/report": {"sweeps", "report", "training", "data", "nn"},
 }
-BASICS = {"config", "errors", "files", "hosts"}
+BASICS = {"config", "errors", "files", "hosts", "subprocesses"}
 
 COMMANDS = sorted(
     path.stem

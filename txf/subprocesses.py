@@ -5,6 +5,7 @@ pickled: orders on the standard input, answers on the standard output.
 """
 
 import contextlib
+import math
 import os
 import pickle
 import subprocess
@@ -31,8 +32,34 @@ def cores() -> int:
 
 def threads() -> int:
     """Return how many threads JAX computes with on a CPU: one a core, unless a variable says."""
-    given = [os.environ[name] for name in THREADS_VARIABLES if name in os.environ]
-    return int(given[0]) if given and given[0].isdecimal() else cores()
+    given = [os.environ.get(name, "") for name in THREADS_VARIABLES]
+    return next((int(text) for text in given if text.isdecimal()), cores())
+
+
+def core_limit() -> float:
+    """Return how many cores' worth of time a container gives this process, or no bound."""
+    share = _control_group("cpu.max").split()
+    if len(share) != 2 or not all(text.isdecimal() for text in share):
+        return math.inf
+    return int(share[0]) / int(share[1])
+
+
+def memory() -> float:
+    """Return the bytes of memory of this machine or container, or no bound where none is told."""
+    try:
+        machine = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError, AttributeError):
+        machine = math.inf
+    limit = _control_group("memory.max").strip()
+    return min(machine, float(limit)) if limit.isdecimal() else machine
+
+
+def _control_group(name: str) -> str:
+    """Return what a file of Linux's control group of this container says, or nothing."""
+    try:
+        return (Path("/sys/fs/cgroup") / name).read_text()
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager

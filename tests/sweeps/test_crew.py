@@ -1,5 +1,6 @@
 """Members side by side in processes of their own, with a training that takes no time."""
 
+import math
 import os
 import signal
 import time
@@ -10,7 +11,6 @@ import pytest
 from tests.sweeps.test_runner import NAMES, Training, make  # noqa: F401
 from txf import files, subprocesses
 from txf.errors import Stopped, UserError
-from txf.sweeps import crew
 from txf.sweeps.crew import Crew, Job, make_crew, next_job
 from txf.sweeps.definition import run_folder
 from txf.sweeps.estimate import Cost
@@ -33,6 +33,8 @@ class Traced(Training):
             os.kill(os.getpid(), signal.SIGKILL)
         while "wait" in self.misbehave and workdir.name != NAMES[0]:
             if should_stop():
+                if self.misbehave["wait"] == workdir.name:  # as if a signal had come to all
+                    os.kill(os.getpid(), signal.SIGKILL)
                 raise Stopped("saved")
             time.sleep(0.01)
         super().__call__(config, workdir, progress=progress, should_stop=should_stop)
@@ -89,13 +91,14 @@ def test_a_member_whose_process_is_killed_has_failed_and_no_other(make, tmp_path
     assert again.statuses == dict.fromkeys(NAMES, "done")
 
 
-def test_all_that_run_are_stopped_and_the_same_call_continues(make, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("dies", ["nobody", NAMES[2]])
+def test_all_that_run_are_stopped_and_the_same_call_continues(make, tmp_path, dies):  # noqa: F811
     heard = Heard()
     run = {"sweep_dir": tmp_path / "s", "crew": Crew(2, 1, set_up), "progress": heard}
     with pytest.raises(Stopped, match="same command continues"):
         run_sweep(
             make(),
-            train=Traced(wait=True),
+            train=Traced(wait=dies),
             should_stop=lambda: (
                 heard.names["finished"] == NAMES[:1] and len(heard.names["started"]) == 3
             ),
@@ -152,28 +155,50 @@ COSTS = {"a": Cost(1, 1.0, 1.0, 1e8), "b": Cost(1, 1.0, 1.0, 4e8)}
 def test_how_many_processes_share_eight_cores(monkeypatch, request_, jobs, recorded, size, threads):
     monkeypatch.setattr(subprocesses, "threads", lambda: 8)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    monkeypatch.setattr(crew, "_memory", lambda: 64e9)
-    made = make_crew(request_, jobs, COSTS, recorded, set_up)
+    monkeypatch.setattr(subprocesses, "memory", lambda: 64e9)
+    monkeypatch.setattr(subprocesses, "core_limit", lambda: math.inf)
+    made = make_crew(request_, jobs, 1, COSTS, recorded, set_up)
     assert made == (None if size is None else Crew(size, threads, set_up))
 
 
-def test_memory_bounds_the_crew_that_was_not_asked_for(monkeypatch):
+def test_memory_and_quota_bound_the_crew_that_was_not_asked_for(monkeypatch):
     monkeypatch.setattr(subprocesses, "threads", lambda: 8)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    monkeypatch.setattr(crew, "_memory", lambda: 4e9)
-    assert make_crew("auto", 9, COSTS, None, set_up).size == 2
-    assert make_crew("8", 9, COSTS, None, set_up).size == 8
+    monkeypatch.setattr(subprocesses, "memory", lambda: 6e9)
+    monkeypatch.setattr(subprocesses, "core_limit", lambda: 5.5)
+    assert make_crew("auto", 9, 1, COSTS, None, set_up) == Crew(3, 1, set_up)
+    assert make_crew("auto", 9, 4, COSTS, None, set_up) == Crew(1, 5, set_up)
+    assert make_crew("8", 9, 4, COSTS, None, set_up) == Crew(8, 1, set_up)
+    monkeypatch.setattr(subprocesses, "memory", lambda: 64e9)
+    assert make_crew("auto", 9, 1, COSTS, None, set_up) == Crew(5, 1, set_up)
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "cores", "most"),
+    [
+        ("200000 100000\n", "1000000\n", 2.0, 1_000_000),
+        ("max 100000\n", "max\n", math.inf, None),
+        ("", "", math.inf, None),
+    ],
+)
+def test_the_bounds_of_a_container_count(monkeypatch, quota, limit, cores, most):
+    texts = {"cpu.max": quota, "memory.max": limit}
+    machine = subprocesses.memory()
+    monkeypatch.setattr(subprocesses, "_control_group", texts.get)
+    assert subprocesses.core_limit() == cores
+    assert most is None or subprocesses.memory() == most
+    assert subprocesses.memory() <= machine or most is None
 
 
 @pytest.mark.parametrize("request_", ["two", "0", "-1", ""])
 def test_what_is_no_number_of_processes_is_refused(request_):
     with pytest.raises(UserError, match=r"--workers=.* is not allowed; give auto"):
-        make_crew(request_, 9, COSTS, None, set_up)
+        make_crew(request_, 9, 1, COSTS, None, set_up)
 
 
 def test_processes_do_not_share_an_accelerator(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert make_crew("auto", 9, COSTS, None, set_up) is None
-    assert make_crew("1", 9, COSTS, None, set_up) is None
+    assert make_crew("auto", 9, 1, COSTS, None, set_up) is None
+    assert make_crew("1", 9, 1, COSTS, None, set_up) is None
     with pytest.raises(UserError, match=r"--workers=2.*--pack"):
-        make_crew("2", 9, COSTS, None, set_up)
+        make_crew("2", 9, 1, COSTS, None, set_up)

@@ -1,13 +1,15 @@
 """Evaluation: each target once, whatever the batches, and figures that follow from the sums."""
 
 import math
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.training import small
-from txf.training.evaluation import evaluate
+from txf.training.evaluation import _parts, eval_step, evaluate
 from txf.training.program import prepare
 
 
@@ -38,6 +40,22 @@ def test_figures_do_not_depend_on_the_batch_size(program, state_params):
         for name, value in whole.items():
             assert again[name] == pytest.approx(value, rel=1e-6), name
     assert measure(program, state_params, 7) == measure(program, state_params, 7)
+
+
+@pytest.mark.parametrize(("at_a_time", "parts"), [(1, 6), (22, 3), (35, 2), (66, 1)])
+def test_a_batch_cut_in_parts_gives_what_the_whole_gives(program, state_params, at_a_time, parts):
+    batch = {key: values[:6] for key, values in rows_of(program.dataset.splits["valid"]).items()}
+    assert _parts(*batch["inputs"].shape, at_a_time) == parts
+    model = program.compiled.model
+    whole = jax.jit(partial(eval_step, model, at_a_time=10**6))(state_params, batch)
+    cut = jax.jit(partial(eval_step, model, at_a_time=at_a_time))(state_params, batch)
+    np.testing.assert_allclose(cut["nats"], whole["nats"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(cut["choice"], whole["choice"])
+
+
+@pytest.mark.parametrize(("rows", "tokens", "parts"), [(61, 512, 1), (3, 700, 3), (64, 64, 2)])
+def test_rows_are_cut_as_far_as_they_can_be(rows, tokens, parts):
+    assert _parts(rows, tokens, 2048) == parts
 
 
 def rows_of(split):

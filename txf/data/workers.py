@@ -1,7 +1,7 @@
 """Tokenizing a large text in several processes at once, its order kept.
 
 Threads would not do: but for the library behind bpe, a tokenizer holds the interpreter while it
-works. Each process (see `txf.processes`) is given groups of texts and answers with their ids.
+works. Each process (see `txf.subprocesses`) is given groups of texts and answers with their ids.
 """
 
 import contextlib

@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
@@ -23,11 +24,10 @@ from txf import hosts, subprocesses
 from txf.errors import RunError, Stopped, UserError
 from txf.sweeps.estimate import Cost
 from txf.sweeps.grid import Member
+from txf.sweeps.packing import MEMORY_SHARE, requested
 from txf.sweeps.progress import Silent, SweepProgress
 
-AUTO = "auto"
-# Share of the machine's memory that the processes may take, and what each takes beyond its model.
-MEMORY_SHARE = 0.5
+# What a process takes of the machine's memory beyond its model.
 BYTES_A_PROCESS = 6e8
 SECONDS_TO_LOOK_UP = 0.1
 
@@ -121,7 +121,12 @@ class Crew:
                         idle.append(worker)
                         stopped |= answer == "stopped"
                     case RunError() if worker in busy:
-                        yield from abandon(busy.pop(worker), answer)
+                        job = busy.pop(worker)
+                        # What ends all at once is a stop, if not yet a known one: no failure.
+                        if asked or should_stop():
+                            stopped = True
+                        else:
+                            yield from abandon(job, answer)
                     case RunError():
                         idle.remove(worker)
         if waiting or stopped:
@@ -147,6 +152,7 @@ def next_job(waiting: Sequence[Job], own: Set[str], others: Set[str]) -> Job:
 def make_crew(
     request: str,
     jobs: int,
+    pack: int,
     costs: Mapping[str, Cost],
     threads: int | None,
     setup: Callable[[], None],
@@ -159,6 +165,7 @@ def make_crew(
     Args:
         request: `auto`, or how many processes there should be.
         jobs: how many the whole sweep has, finished ones included.
+        pack: how many members a job has at most.
         costs: of its members.
         threads: those that its members are computed with already, which rounding hangs on.
         setup: see `Crew`.
@@ -167,9 +174,7 @@ def make_crew(
         UserError: the request is neither `auto` nor a positive whole number, or for several
             processes where members cannot have one each.
     """
-    if request != AUTO and (not request.isdecimal() or int(request) == 0):
-        raise UserError(f"--workers={request} is not allowed; give auto, or how many: 1 or more")
-    wanted = None if request == AUTO else int(request)
+    wanted = requested("workers", request)
     if jax.default_backend() != "cpu" or jax.device_count() > 1 or hosts.count() > 1:
         if (wanted or 1) > 1:
             raise UserError(
@@ -177,19 +182,13 @@ def make_crew(
                 "one process; leave it out here, and see --pack"
             )
         return None
-    available = subprocesses.threads()
-    room = int(MEMORY_SHARE * _memory() / (BYTES_A_PROCESS + max(c.memory for c in costs.values())))
-    size = wanted or max(1, min(available // (threads or 1), jobs, room))
+    own = subprocesses.threads()
+    available = max(1, int(min(own, subprocesses.core_limit())))
+    a_job = pack * max(cost.memory for cost in costs.values())
+    room = min(int(MEMORY_SHARE * subprocesses.memory() / (BYTES_A_PROCESS + a_job)), jobs)
+    size = wanted or max(1, min(available // (threads or 1), room))
     threads = threads or max(1, available // size)
-    return None if size == 1 and threads == available else Crew(size, threads, setup)
-
-
-def _memory() -> float:
-    """Return the bytes of memory of this machine, or no bound where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return float("inf")
+    return None if size == 1 and threads == own else Crew(size, threads, setup)
 
 
 class _Worker:
@@ -252,9 +251,16 @@ def main() -> None:
         answers.flush()
 
     try:
-        setup, sys.argv, run = pickle.load(orders)
-    except EOFError:
-        return
+        with suppress(EOFError, BrokenPipeError):  # nobody is there any more
+            _work(orders, answer)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)  # the thread that listens would not let the interpreter end
+
+
+def _work(orders: BinaryIO, answer: Callable[[Any], None]) -> None:
+    setup, sys.argv, run = pickle.load(orders)
     jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -263,6 +269,9 @@ def main() -> None:
     setup()
     while True:
         job = jobs.get()
+        if stop.is_set():
+            answer("stopped")
+            continue
         try:
             for ending in run(job, _Reporter(answer), stop.is_set):
                 answer(("ended", *ending))
@@ -275,8 +284,11 @@ def main() -> None:
 def _hear(orders: BinaryIO, jobs: queue.SimpleQueue, stop: threading.Event) -> None:
     """Take orders while the process works; end it where there will be no more."""
     try:
-        while True:
-            order = pickle.load(orders)
-            stop.set() if order == "stop" else jobs.put(order)
-    except (EOFError, pickle.UnpicklingError):
+        with suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                order = pickle.load(orders)
+                stop.set() if order == "stop" else jobs.put(order)
+    except BaseException:
+        traceback.print_exc()
+    finally:
         os._exit(1)

@@ -189,11 +189,13 @@ def describe(
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells))
     total = sum(costs[member.name].flops for member in to_run)
+    workers = max(1, min(workers, len(to_run)))
+    took = max([sum(seconds.values()) / workers, *seconds.values()])
     most = sorted((cost.memory for cost in costs.values()), reverse=True)[:workers]
     lines += [
         "",
         f"{len(to_run)} to run{f', {workers} side by side' if workers > 1 else ''}: "
-        f"{total:.3g} FLOPs, about {duration(float(sum(seconds.values())) / workers)}, "
+        f"{total:.3g} FLOPs, about {duration(float(took))}, "
         f"at most {_bytes(sum(most))} at a time",
         f"(time: {EFFICIENCY:.0%} of the {rate / 1e9:.3g} GFLOP/s measured here for large matrix "
         f"products, {SECONDS_A_RUN:g} s more a run, {SECONDS_A_PROGRAM:g} s and "

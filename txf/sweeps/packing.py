@@ -41,6 +41,19 @@ def packs(members: Sequence[Member], size: int) -> list[list[Member]]:
     ]
 
 
+def requested(flag: str, request: str) -> int | None:
+    """Return how many a flag asks for; None where it leaves that open, with `auto`.
+
+    Raises:
+        UserError: it is neither `auto` nor a positive whole number.
+    """
+    if request == AUTO:
+        return None
+    if not request.isdecimal() or int(request) == 0:
+        raise UserError(f"--{flag}={request} is not allowed; give auto, or how many: 1 or more")
+    return int(request)
+
+
 def pack_size(request: str, members: Sequence[Member], costs: dict[str, Cost], rate: float) -> int:
     """Return how many members go in a pack: what `request` says, or with `auto` what should pay.
 
@@ -52,10 +65,9 @@ def pack_size(request: str, members: Sequence[Member], costs: dict[str, Cost], r
     Raises:
         UserError: the request is neither `auto` nor a positive whole number.
     """
-    if request != AUTO:
-        if not request.isdecimal() or int(request) == 0:
-            raise UserError(f"--pack={request} is not allowed; give auto, or how many: 1 or more")
-        return int(request)
+    asked = requested("pack", request)
+    if asked is not None:
+        return asked
     if jax.default_backend() == "cpu":
         return 1
     config = max(members, key=lambda member: costs[member.name].flops_per_token).config

@@ -51,7 +51,6 @@ class Running:
 
     began: float
     event: dict[str, Any] = dataclasses.field(default_factory=dict)
-    said_at: float = 0.0
 
     @property
     def fraction(self) -> float:
@@ -84,7 +83,8 @@ class Tally:
 
     def started(self, *members: str) -> None:
         """Note that members run."""
-        self.running |= {name: Running(self._clock()) for name in members}
+        now = self._clock()
+        self.running |= {name: Running(now) for name in members}
 
     def event(self, member: str, event: Mapping[str, Any]) -> None:
         """Note what a running member says; a phase without a loss does not hide the last one."""
@@ -138,6 +138,7 @@ class Lines:
 
     def __init__(self, stream: TextIOBase, tally: Tally):
         self._stream, self._tally = stream, tally
+        self._said: dict[float, float] = {}  # when of members that began then one was last told of
 
     def begin(self, members: Mapping[str, str]) -> None:
         """Say how many members there are, and how many have been run already."""
@@ -158,8 +159,8 @@ class Lines:
             return
         self._tally.event(member, event)
         running, seconds = self._tally.running[member], self._tally.seconds_of(member)
-        if seconds - running.said_at >= STEP_LINE_SECONDS:
-            running.said_at = seconds
+        if seconds - self._said.setdefault(running.began, 0.0) >= STEP_LINE_SECONDS:
+            self._said[running.began] = seconds
             self._print(f"{self._position()} {member}: {describe(running.event)}")
 
     def finished(self, member: str, status: str, note: str) -> None:

@@ -121,11 +121,12 @@ def run_sweep(
                 endings = crew.run(jobs, run, partial(_abandon, sweep_dir), progress, should_stop)
             else:
                 endings = _run_in_turn(jobs, run, progress, should_stop)
-            for name, status, note in endings:
-                statuses[name] = status
-                if status not in FINAL:
-                    errors[name] = note
-                progress.finished(name, status, note)
+            with contextlib.closing(endings):  # what runs ends before the folder is let go
+                for name, status, note in endings:
+                    statuses[name] = status
+                    if status not in FINAL:
+                        errors[name] = note
+                    progress.finished(name, status, note)
         finally:
             progress.end()
     return Outcome(statuses, errors)
@@ -232,7 +233,7 @@ def _abandon(sweep_dir: str | os.PathLike[str], job: Job, error: RunError) -> It
     """Put on record that the process of a job has ended before it; yield how its members end."""
     for member in job.members:
         folder = run_folder(sweep_dir, member.name)
-        if (folder / RESULT).exists():  # it had ended, or failed as well
+        if (folder / RESULT).exists() and _result(folder)["status"] in FINAL:  # it had ended
             yield member.name, *_ending(folder)
             continue
         files.write_text(folder / "error.txt", f"{error}\n")

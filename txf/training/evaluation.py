@@ -28,9 +28,9 @@ def eval_step(
 ) -> dict[str, jax.Array]:
     """Return for each target its nats, and what the model would have chosen.
 
-    The batch passes through the model in equal parts of at most `at_a_time` tokens (None: what is
-    good for the platform), or whole, where it cannot be cut so. The choice is the first of the
-    classes with the largest logit.
+    The batch passes through the model in equal parts of about `at_a_time` tokens (None: what is
+    good for the platform), as far as its rows can be cut so. The choice is the first of the classes
+    with the largest logit.
     """
     if at_a_time is None:
         at_a_time = TOKENS_AT_A_TIME.get(jax.default_backend(), batch["inputs"].size)
@@ -41,9 +41,13 @@ def eval_step(
 
 
 def _parts(rows: int, tokens: int, at_a_time: int) -> int:
-    """Return in how many parts to cut rows: a divisor that leaves half of `at_a_time` or more."""
+    """Return in how many equal parts to cut rows: as few as hold at most `at_a_time` tokens each.
+
+    At most twice as many; where none of the divisors is so large, the next smaller.
+    """
     wanted = min(rows, -(-rows * tokens // at_a_time))
-    return next((n for n in range(wanted, min(2 * wanted, rows) + 1) if rows % n == 0), 1)
+    divisors = [n for n in range(1, min(2 * wanted, rows) + 1) if rows % n == 0]
+    return next((n for n in divisors if n >= wanted), divisors[-1])
 
 
 def _eval_part(model: nn.Module, params: Params, batch: Batch) -> dict[str, jax.Array]:

@@ -154,8 +154,8 @@ def threads_of(workdir: str | os.PathLike[str]) -> int | None:
     folder, runs = files.absolute(workdir), files.absolute(workdir) / "runs"
     for place in (folder, *(sorted(runs.iterdir()) if runs.is_dir() else ())):
         path = place / "environment.json"
-        if path.exists() and "threads" in (computes := files.read_json(path)["computes_as"]):
-            return computes["threads"]
+        if path.exists() and (count := files.read_json(path).get("computes_as", {}).get("threads")):
+            return count
     return None
 
 
