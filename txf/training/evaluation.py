@@ -18,9 +18,7 @@ from txf.training.optimizers import Params
 from txf.training.scores import Judge
 from txf.training.step import apply_model
 
-# Tokens that pass through the model at a time. On a CPU what lies between its layers should fit the
-# caches; elsewhere a batch is as large as it is.
-TOKENS_AT_A_TIME = {"cpu": 2048}
+CPU_TOKENS_AT_A_TIME = 2048
 
 
 def eval_step(
@@ -32,12 +30,23 @@ def eval_step(
     good for the platform), as far as its rows can be cut so. The choice is the first of the classes
     with the largest logit.
     """
-    if at_a_time is None:
-        at_a_time = TOKENS_AT_A_TIME.get(jax.default_backend(), batch["inputs"].size)
-    parts = _parts(*batch["inputs"].shape[:2], at_a_time)
+    parts = _parts(*batch["inputs"].shape[:2], at_a_time or _tokens_at_a_time(batch))
+    if parts == 1:
+        return _eval_part(model, params, batch)
     cut = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), dict(batch))
     found = jax.lax.map(partial(_eval_part, model, params), cut)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+
+
+def _tokens_at_a_time(batch: Batch) -> int:
+    """Return how many tokens should pass through the model at a time, by the platform.
+
+    On a CPU what lies between the model's layers should fit the caches; elsewhere a batch is as
+    large as it is. Devices that a CPU simulates may wait for each other for ever in a loop.
+    """
+    if jax.default_backend() == "cpu" and jax.device_count() == 1:
+        return CPU_TOKENS_AT_A_TIME
+    return batch["inputs"].size
 
 
 def _parts(rows: int, tokens: int, at_a_time: int) -> int:
