@@ -78,7 +78,7 @@ class Checkpoints:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(state=ocp.args.StandardSave(copy)),
-                metrics={"loss": loss, "digest": digest(copy)},
+                metrics={"loss": loss, "digest": int(digest(copy))},
             )
 
     def wait(self) -> None:
@@ -146,7 +146,7 @@ class Checkpoints:
         state = self._manager.restore(step, args=args)["state"]
         # Orbax finds what is cut short or missing, but not what has changed in between.
         recorded = self._manager.metrics(step).get("digest")
-        if recorded is not None and recorded != digest(state):
+        if recorded is not None and recorded != int(digest(state)):
             raise RunError(f"the checkpoint {self.folder / str(step)} is not what was saved")
         return state
 
@@ -164,20 +164,18 @@ def _copy(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def digest(tree: Any) -> int:
+@jax.jit
+def digest(tree: Any) -> UInt32[Array, ""]:
     """Return a number that changes with any bit of the tree's leaves, each of 32-bit numbers.
 
     sum_l (2 l + 1) sum_i (2 i + 1) bits_li modulo 2^32: a factor that is odd loses no bit.
     """
-    sums = jax.device_get([_digest_of_leaf(leaf) for leaf in jax.tree.leaves(tree)])
-    return sum((2 * number + 1) * int(found) for number, found in enumerate(sums)) % 2**32
-
-
-@jax.jit  # compiled once for each shape, which many leaves have in common, of many models
-def _digest_of_leaf(leaf: Array) -> UInt32[Array, ""]:
-    bits = jax.lax.bitcast_convert_type(leaf, jnp.uint32).ravel()
-    factors = 2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1
-    return (bits * factors).sum(dtype=jnp.uint32)
+    total = jnp.uint32(0)
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        bits = jax.lax.bitcast_convert_type(leaf, jnp.uint32).ravel()
+        factors = 2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1
+        total += (bits * factors).sum(dtype=jnp.uint32) * jnp.uint32(2 * number + 1)
+    return total
 
 
 def _mend_losses(folder: epath.Path) -> None:

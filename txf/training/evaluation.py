@@ -41,8 +41,8 @@ def eval_step(
 def _tokens_at_a_time(batch: Batch) -> int:
     """Return how many tokens should pass through the model at a time, by the platform.
 
-    On a CPU what lies between the model's layers should fit the caches; elsewhere a batch is as
-    large as it is. Devices that a CPU simulates may wait for each other for ever in a loop.
+    On a CPU what lies between the model's layers should fit the caches; elsewhere, and on devices
+    that a CPU simulates, a batch is as large as it is.
     """
     if jax.default_backend() == "cpu" and jax.device_count() == 1:
         return CPU_TOKENS_AT_A_TIME
